@@ -7,7 +7,9 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import audit, flows, forms
+from onceover_airflow import flows
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import audit
 
 DOC = """
 ### Audit

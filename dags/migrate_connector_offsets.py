@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import connectors, forms
 from onceover_airflow.jobs.retrying import retry_interrupted
-from onceover_airflow.operation import gated, then
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import connectors
+from onceover_airflow.tasks.operation import gated, then
 
 DOC = """
 ### Migrate connector offsets

@@ -7,8 +7,10 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import flows, forms, rehearsing
+from onceover_airflow import flows
 from onceover_airflow.jobs.retrying import retry_interrupted
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import rehearsing
 
 DOC = """
 ### Rehearse

@@ -7,8 +7,10 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import flows, forms, tasks
+from onceover_airflow import flows
 from onceover_airflow.jobs.operators import ReplicateOperator
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import replicating
 
 DOC = """
 ### Replicate
@@ -42,7 +44,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) 
         },
     ):
         flow = forms.value("flow")
-        check = task(task_id="check_flow", retries=0, multiple_outputs=False)(tasks.check_flow)
+        check = task(task_id="check_flow", retries=0, multiple_outputs=False)(replicating.check_flow)
         replicate = ReplicateOperator(
             task_id="replicate",
             flow=flow,
@@ -54,8 +56,8 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) 
             retries=3,
             retry_delay=timedelta(seconds=5),
             multiple_outputs=False,
-            outlets=[AssetAlias(tasks.CAUGHT_UP_ALIAS)],
-        )(tasks.report_result)
+            outlets=[AssetAlias(replicating.CAUGHT_UP_ALIAS)],
+        )(replicating.report_result)
         checked = check(flow)
         reported = report(flow)
         # A teardown runs also when the job failed, and leaves the run's state to the job.

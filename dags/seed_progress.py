@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from onceover_airflow import flows, forms, seeding
+from onceover_airflow import flows
 from onceover_airflow.jobs.retrying import retry_interrupted
-from onceover_airflow.operation import gated
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import seeding
+from onceover_airflow.tasks.operation import gated
 
 DOC = """
 ### Seed progress

@@ -6,9 +6,11 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias
 
-from onceover_airflow import flows, forms, groups
+from onceover_airflow import flows
 from onceover_airflow.jobs.retrying import retry_interrupted
-from onceover_airflow.operation import gated
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import groups
+from onceover_airflow.tasks.operation import gated
 
 DOC = """
 ### Sync group offsets

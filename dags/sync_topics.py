@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, AssetAlias
 
-from onceover_airflow import flows, forms, topics
+from onceover_airflow import flows
 from onceover_airflow.jobs.retrying import retry_interrupted
-from onceover_airflow.operation import gated, then
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks import topics
+from onceover_airflow.tasks.operation import gated, then
 
 DOC = """
 ### Sync topics

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from onceover_airflow import pages, runnames
+from onceover_airflow.starting import runnames
+from onceover_airflow.telling import pages
 
 
 class OnceoverPlugin(AirflowPlugin):

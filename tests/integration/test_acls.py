@@ -18,8 +18,8 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Fenced, UsageError
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import Allowed
-from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.cluster import LiveCluster
 from onceover.lead.supervisor import Supervisor
 from onceover.state import names
 from onceover.state.log import StateLog
@@ -61,7 +61,7 @@ def guarded(session_home: Path) -> Iterator[Pair]:
 @pytest.fixture(scope="module")
 def superusers(guarded: Pair) -> Iterator[tuple[AclAdmin, AclAdmin]]:
     """The ACLs of both clusters, as the superuser sees them."""
-    source, target = (Cluster(ClientConfig(side.name, side.admin_client)) for side in guarded)
+    source, target = (LiveCluster(ClientConfig(side.name, side.admin_client)) for side in guarded)
     with source, target:
         yield AclAdmin(source), AclAdmin(target)
 
@@ -122,13 +122,13 @@ def test_a_cluster_that_may_not_say_its_acls_is_an_error_and_not_an_empty_list(
     guarded: Pair, source_cluster: SharedCluster
 ) -> None:
     """Nothing may be deleted on the target because of it. (confluent-kafka 2.16.1 returns an empty list.)"""
-    with Cluster(ClientConfig("open", source_cluster.client)) as cluster:
+    with LiveCluster(ClientConfig("open", source_cluster.client)) as cluster:
         admin = AclAdmin(cluster)
         with pytest.raises(NoAuthorizer, match="open runs without an authorizer"):
             admin.topic_acls()
         with pytest.raises(NoAuthorizer, match="open runs without an authorizer"):
             admin.create([acl("any", "READ")])
-    with Cluster(ClientConfig("shut", guarded[1].client)) as cluster:
+    with LiveCluster(ClientConfig("shut", guarded[1].client)) as cluster:
         # Granted nothing yet: this test comes before the ones that grant.
         admin = AclAdmin(cluster)
         with pytest.raises(UsageError, match="shut did not list its ACLs"):
@@ -228,7 +228,7 @@ def test_names_with_a_nul_are_carried_over_as_they_are_and_go_as_they_are(
         ("User:ann", "*\0x", "DESCRIBE", "ALLOW"),
         (f"{OWN}\0", "*", "WRITE", "DENY"),
     }
-    with Cluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
+    with LiveCluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
         create_raw(cluster, odd)
     wait_until(lambda: with_nul(source.topic_acls(), topic) == expected, 30.0, "the source lists them")
     cut = acl(topic, "READ", who="User:x")
@@ -257,7 +257,7 @@ def test_operations_of_a_later_kafka_are_told_and_the_rest_is_followed(
     source, target = superusers
     topic = replica.topic()
     source.create([acl(topic, "READ")])
-    with Cluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
+    with LiveCluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
         create_raw(
             cluster,
             [
@@ -333,7 +333,7 @@ def test_a_cluster_that_is_open_without_acls_is_told_from_a_closed_one(
         for cluster, expected in ((opened, True), (guarded[1], False)):
             grant(cluster, target_rights(unique_name))
             for properties, found in ((cluster.client, expected), (cluster.admin_client, False)):
-                with Cluster(ClientConfig("west", properties)) as asked:
+                with LiveCluster(ClientConfig("west", properties)) as asked:
                     side = AclAdmin(asked)
                     assert aclsync.is_open(side, side.topic_acls()) is found
     finally:
@@ -363,7 +363,7 @@ def test_a_copy_that_nothing_closes_is_told_where_both_clusters_are_open(
                 prefix = (TOPIC, "somebody-elses", True, "READ")
                 grant(cluster, [(CLUSTER, CLUSTER_NAME, False, operations), prefix])
             topic = replica.topic()
-            with Cluster(ClientConfig("east", here.admin_client)) as source:
+            with LiveCluster(ClientConfig("east", here.admin_client)) as source:
                 rules = [acl(topic, "READ", who=OWN), acl(topic, "DESCRIBE_CONFIGS", who=OWN)]
                 denied = acl(topic, "ALL", who=OWN)._replace(permission="DENY", host="192.0.2.9")
                 bound = {*rules, denied, acl(topic, "WRITE")}

@@ -7,7 +7,7 @@ import pytest
 from onceover.audit.model import FindingKind, Reason, Side
 from onceover.config.flow.load import load_flow
 from onceover.state.read import read_flow_state
-from onceover.state.verified import read_watermarks
+from onceover.state.records.verified import read_watermarks
 from onceover.wiring.audit import AuditRequest, audit_bookkeeping
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS

@@ -14,7 +14,7 @@ from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.steps import StepName
 from onceover.errors import Fenced, Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.portions import OwnRecord
 from onceover.model import TopicPartition
 from tests.support.adversary import Adversary
@@ -33,14 +33,14 @@ def topic(target_cluster: SharedCluster, unique_name: str) -> str:
 
 
 @pytest.fixture
-def cluster(target_cluster: SharedCluster) -> Iterator[Cluster]:
+def cluster(target_cluster: SharedCluster) -> Iterator[LiveCluster]:
     """The cluster, as one run reaches it."""
-    with Cluster(ClientConfig("target", target_cluster.client)) as found:
+    with LiveCluster(ClientConfig("target", target_cluster.client)) as found:
         yield found
 
 
 def test_a_held_producer_that_was_fenced_says_so(
-    target_cluster: SharedCluster, cluster: Cluster, topic: str
+    target_cluster: SharedCluster, cluster: LiveCluster, topic: str
 ) -> None:
     """It learns of it when it writes, and closes without another word."""
     partition = TopicPartition(topic, 0)
@@ -56,7 +56,7 @@ def test_a_held_producer_that_was_fenced_says_so(
 
 
 def test_a_transaction_that_was_fenced_before_its_commit_says_so(
-    target_cluster: SharedCluster, cluster: Cluster, topic: str
+    target_cluster: SharedCluster, cluster: LiveCluster, topic: str
 ) -> None:
     """Its records are in the log by then, and nobody sees them."""
 
@@ -75,7 +75,7 @@ def test_a_transaction_that_was_fenced_before_its_commit_says_so(
 
 
 @pytest.fixture
-def runs(cluster: Cluster, topic: str) -> Iterator[RunRecords]:
+def runs(cluster: LiveCluster, topic: str) -> Iterator[RunRecords]:
     """What runs have written down, on a cluster that has none of this name yet."""
     found = RunRecords(cluster, topic, topic)
     yield found

@@ -14,7 +14,7 @@ from onceover.connectors.offsets.write import Entry, write_in_transaction, write
 from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.steps import StepName
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.adversary import Adversary
 from tests.support.clusters import ClusterFactory
@@ -66,7 +66,7 @@ def test_offsets_are_all_there(broker: KafkaCluster, unique_name: str) -> None:
     """In a transaction that was open meanwhile, and without one, on connections that were lost."""
     with Adversary(broker.bootstrap) as adversary:
         topics = [adversary.create_topic(f"{unique_name}.{kind}", PARTITIONS) for kind in "ab"]
-    with Cluster(ClientConfig("restarted", broker.client)) as cluster:
+    with LiveCluster(ClientConfig("restarted", broker.client)) as cluster:
         with restarted(broker, StepName.COPY_COMMIT):
             write_in_transaction(cluster, topics[0], unique_name, ENTRIES, lambda: None)
         broker.nodes[0].kill()
@@ -81,7 +81,7 @@ def test_a_run_is_written_down(broker: KafkaCluster, unique_name: str) -> None:
     with Adversary(broker.bootstrap) as adversary:
         like = adversary.create_topic(unique_name)
     run = Manifest.begin("migrate", "c", ("from", "to"), "RUNNING", {}, {}, exactly_once=True)
-    with Cluster(ClientConfig("restarted", broker.client)) as cluster:
+    with LiveCluster(ClientConfig("restarted", broker.client)) as cluster:
         records = RunRecords(cluster, unique_name, like)
         claim = records.claim("c")
         try:

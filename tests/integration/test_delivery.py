@@ -10,7 +10,7 @@ import pytest
 
 from onceover.cli.terminal.statustext import describe
 from onceover.state.steps import Step
-from onceover.wire.batch import TRANSACTIONAL
+from onceover.wire.batches.batch import TRANSACTIONAL
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from onceover.copy import lane as lanes
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.link.connection import ConnectionLost
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Cluster, Outgoing
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.stops.aside import WaitPolicy
 from tests.support.rawkafka import Codec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onceover.state import names
-from onceover.state.enrolment import MOST_PARTITIONS
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import MOST_PARTITIONS
 from onceover.topics.own import STATE_CONFIG
 from onceover.wiring.flows import open_clusters
 from tests.support.replica import Replica, alter_config, topic_config

@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 
 from onceover.acls.kept import acl_key, acl_record
 from onceover.config.clients.resolve import ClientConfig
-from onceover.kafka.acladmin import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.cluster import LiveCluster
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from tests.support.grants import GROUP, TOPIC, grant
 from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
@@ -178,7 +178,7 @@ def test_who_may_write_the_state_makes_nothing_the_flows(
     replica.source.plain(topic, 0, replica.source.records(3))
     client = guarded[1].admin_client
     deny = Acl("LITERAL", topic, "User:intern", "*", "READ", "DENY")
-    with Cluster(ClientConfig("west", client)) as cluster:
+    with LiveCluster(ClientConfig("west", client)) as cluster:
         admin = AclAdmin(cluster)
         with replica.flow.running() as (lead, _):
             lead.tick()

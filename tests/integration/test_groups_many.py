@@ -19,7 +19,7 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
 from onceover.groups.settle import offsets_partition
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.link.connection import Connection
 from onceover.model import TopicPartition as Place
@@ -53,7 +53,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def seed(client: Mapping[str, str], groups: Mapping[str, Sequence[Place]]) -> None:
     """Commit offset 1 for many groups."""
-    with Cluster(ClientConfig("seed", dict(client))) as cluster:
+    with LiveCluster(ClientConfig("seed", dict(client))) as cluster:
         writes = {group: {tp: OffsetToCommit(1, -1, "") for tp in tps} for group, tps in groups.items()}
         assert GroupAdmin(cluster, retry_s=_TIMEOUT_S).each_commit(writes) == {}
 

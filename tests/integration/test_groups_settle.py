@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
 from onceover.groups.settle import GroupSettler
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.model import TopicPartition
 from tests.support.clusters import ClusterFactory
 from tests.support.replica import alter_config
@@ -32,7 +32,7 @@ def test_logs_that_lack_replicas_are_refused_and_settled_once_they_have_them(
         known = admin.list_topics(_OFFSETS, _TIMEOUT_S).topics[_OFFSETS].partitions
         return all(len(partition.isrs) == count for partition in known.values())
 
-    with Cluster(ClientConfig("target", dict(cluster.client))) as target:
+    with LiveCluster(ClientConfig("target", dict(cluster.client))) as target:
         settler = GroupSettler(target, "settler", own)
         wait_until(lambda: settler.settle(groups) == {}, _TIMEOUT_S, "all are settled")
         alter_config(cluster.client, _OFFSETS, {"min.insync.replicas": "3"})

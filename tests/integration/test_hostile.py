@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from onceover.audit.model import Reason
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.integration.test_memory import peak_mib
 from tests.support.clusters import ClusterFactory, SharedCluster

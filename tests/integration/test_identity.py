@@ -9,7 +9,7 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover_lab.embed.config import CLIENT_LISTENER, CONTROLLER_LISTENER, INTERNAL_LISTENER
 from onceover_lab.embed.kafka import KafkaCluster, start_all
 from onceover_lab.embed.security import Security, make_certificates
@@ -137,5 +137,5 @@ def test_tokens_of_another_issuer_and_missing_certificates_are_refused(
     anonymous = {k: v for k, v in with_certificate(source).items() if k not in _OF_CERTIFICATE}
     with identity_server({"copier": _SECRET}) as stranger:
         for client in (anonymous, with_token(target, stranger)):
-            with Cluster(ClientConfig("east", client)) as cluster, pytest.raises(UsageError):
+            with LiveCluster(ClientConfig("east", client)) as cluster, pytest.raises(UsageError):
                 cluster.cluster_id()

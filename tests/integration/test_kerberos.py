@@ -9,8 +9,8 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable, UsageError
-from onceover.kafka.acladmin import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.cluster import LiveCluster
 from onceover_lab.embed.config import CLIENT_LISTENER
 from onceover_lab.embed.connect import ConnectCluster
 from onceover_lab.embed.kafka import KafkaCluster, start_all
@@ -168,8 +168,8 @@ def test_acls_are_followed(
     clients = [{**with_tickets(side), **user} for side in guarded]
     with (
         Replica(tmp_path, unique_name, *clients, unsecured=(inside[0], inside[1])) as replica,
-        Cluster(ClientConfig("source", {"bootstrap.servers": inside[0]})) as source,
-        Cluster(ClientConfig("target", {"bootstrap.servers": inside[1]})) as target,
+        LiveCluster(ClientConfig("source", {"bootstrap.servers": inside[0]})) as source,
+        LiveCluster(ClientConfig("target", {"bootstrap.servers": inside[1]})) as target,
     ):
         replica.configure(topics={"sync_acls": True})
         grant(guarded[0], source_rights(replica.name))
@@ -231,10 +231,10 @@ def test_what_a_kdc_says_and_that_there_is_none(
     """An unknown service is for a person, a KDC that is away passes."""
     keytab = kdc.add(f"other@{REALM}", "other.keytab")
     mine = {**client, "sasl.kerberos.principal": f"other@{REALM}", "sasl.kerberos.keytab": str(keytab)}
-    with Cluster(ClientConfig("east", mine)) as found:
+    with LiveCluster(ClientConfig("east", mine)) as found:
         assert found.cluster_id()
     with (
-        Cluster(ClientConfig("east", {**mine, "sasl.kerberos.service.name": "nobody"})) as found,
+        LiveCluster(ClientConfig("east", {**mine, "sasl.kerberos.service.name": "nobody"})) as found,
         pytest.raises(UsageError, match="no Kerberos ticket"),
     ):
         found.cluster_id()
@@ -242,5 +242,5 @@ def test_what_a_kdc_says_and_that_there_is_none(
     text = kdc.client_config.read_text()
     nowhere.write_text(text.replace(text.partition("  kdc = ")[2].split()[0], f"{LOOPBACK}:9"))
     monkeypatch.setenv("KRB5_CONFIG", str(nowhere))
-    with Cluster(ClientConfig("east", mine)) as found, pytest.raises(Retriable, match="no KDC"):
+    with LiveCluster(ClientConfig("east", mine)) as found, pytest.raises(Retriable, match="no KDC"):
         found.cluster_id()

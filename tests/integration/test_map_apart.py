@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 from onceover.groups.decide import Direction
-from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.positions import index as mapindex
 from onceover.positions import reader as mapreader
@@ -108,9 +109,9 @@ def test_records_of_the_map_that_nobody_can_read_stop_only_what_they_speak_of(
 
 def without_leader(patch: pytest.MonkeyPatch, gone: Sequence[TopicPartition]) -> None:
     """Let the target say that nobody leads these partitions."""
-    each_topic = Cluster.each_topic
+    each_topic = LiveCluster.each_topic
 
-    def told(cluster: Cluster, wanted: Sequence[str] | None = None) -> Each[str, TopicInfo]:
+    def told(cluster: LiveCluster, wanted: Sequence[str] | None = None) -> Each[str, TopicInfo]:
         each = each_topic(cluster, wanted)
         for topic, partition in gone:
             info = each.found.get(topic)
@@ -119,7 +120,7 @@ def without_leader(patch: pytest.MonkeyPatch, gone: Sequence[TopicPartition]) ->
                 each.found[topic] = replace(info, partitions=led)
         return each
 
-    patch.setattr(Cluster, "each_topic", told)
+    patch.setattr(LiveCluster, "each_topic", told)
 
 
 def test_a_partition_of_the_map_that_nobody_leads_holds_up_its_own_groups_only(

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step
 from onceover.topics.plan import View
 from onceover.topics.view import TopicReader

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from onceover.drills import records
 from onceover.drills.abort import Aborted
 from onceover.drills.rehearsing.steps import RehearsalSteps
-from onceover.kafka.fetcher import Fetcher
+from onceover.kafka.logs.fetcher import Fetcher
 from onceover.planning.operation import wait
 from onceover.state import names
 from onceover.wiring import drills, switchovers

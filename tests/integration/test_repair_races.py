@@ -14,8 +14,8 @@ from onceover.errors import NeedsOperator
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.operate.repair import Repair
-from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.repairs import RepairRequest
 from tests.support.operations import apply_repair

@@ -17,7 +17,7 @@ from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.log import StateLog
-from onceover.state.runstate import SILENT_AFTER_MS
+from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.state.steps import Step
 from onceover.stops import requests
 from onceover.stops.record import Stop

@@ -9,7 +9,8 @@ from typing import Final
 
 import pytest
 
-from onceover.kafka.cluster import Cluster, Features
+from onceover.kafka.cluster import LiveCluster
+from onceover.kafka.ports import Features
 from tests.support.grants import GROUP, TOPIC, denied, grant
 from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
@@ -227,7 +228,7 @@ def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
     With the older set of requests, one topic without the right keeps the others out of a transaction.
     """
     if requests == "older":
-        monkeypatch.setattr(Cluster, "features", lambda _self, **_: Features(0, 11))
+        monkeypatch.setattr(LiveCluster, "features", lambda _self, **_: Features(0, 11))
     topics = Topics(guarded, replica, WHILE_COPYING)
     with replica.running() as live:
         topics.feed()

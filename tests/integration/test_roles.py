@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
-from onceover.kafka.acladmin import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.cluster import LiveCluster
 from onceover.state import names
 from tests.support.contentaudit import audit
 from tests.support.grants import (
@@ -166,7 +166,7 @@ def test_acls_are_synced_with_the_rights_of_their_rows(copied: Copied, capsys: C
     replica, (source, _) = copied.replica, copied.pair
     replica.configure(topics={"sync_acls": True})
     replica.write_flow()
-    with Cluster(ClientConfig("east", source.admin_client)) as cluster:
+    with LiveCluster(ClientConfig("east", source.admin_client)) as cluster:
         AclAdmin(cluster).create([Acl("LITERAL", copied.topic, "User:ann", "*", "READ", "ALLOW")])
     for command in ("topics plan", "topics apply"):
         rights = command_rights(command, replica.name, acls=True)

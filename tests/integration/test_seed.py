@@ -19,7 +19,7 @@ from onceover.errors import Fenced
 from onceover.positions import reader as mapreader
 from onceover.process.children import ChildProcess
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step
 from tests.support.adversary import EPOCH_MS
 from tests.support.flows import InlineFlow

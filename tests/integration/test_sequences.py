@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from onceover.kafka.cluster import Features
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Features, Outgoing
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.state.fencing import LANE_TIMEOUT_MS
 from onceover.txn.txnstate import RequestSet
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS, Adversary
 from tests.support.clusters import SharedCluster

@@ -16,9 +16,10 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets.write import Entry, write_in_transaction
 from onceover.copy.loop import Until
 from onceover.errors import NeedsOperator
-from onceover.kafka import admin, calls
-from onceover.kafka.acladmin import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka import calls
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.link import connection
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.produce.notes import RecordWriter
@@ -109,7 +110,7 @@ def test_who_has_waited_for_a_dead_host_once_does_not_wait_on_every_older_connec
     config = ClientConfig(
         "source", {k: v for k, v in line.cluster.client.items() if k.startswith("bootstrap")}
     )
-    with Cluster(config) as cluster:
+    with LiveCluster(config) as cluster:
         anybody = cluster.control()
         (node,) = (broker.node_id for broker in calls.metadata(anybody, []).brokers)
         by_name = cluster.control(node)
@@ -117,7 +118,7 @@ def test_who_has_waited_for_a_dead_host_once_does_not_wait_on_every_older_connec
         line.proxy.treat(Temper.SWALLOW)
         with pytest.raises(ConnectionLost):
             calls.metadata(anybody, [])
-        assert by_name.closed
+        assert not by_name.usable
         assert calls.metadata(cluster.control(node), []).brokers
 
 
@@ -200,14 +201,14 @@ def test_what_is_created_or_noted_goes_to_the_cluster_that_is_meant(
     """Only new connections lead elsewhere, as after a change of names: those of the flow itself stay."""
     topic, near, far = replica.topic(), *lines
     client = {k: v for k, v in far.cluster.client.items() if k.startswith("bootstrap")}
-    with Cluster(ClientConfig("west", client)) as target:
+    with LiveCluster(ClientConfig("west", client)) as target:
         target.cluster_id()
         far.proxy.upstream = near.cluster.nodes[0].ports.client
         writer = RecordWriter(target, TopicPartition(topic, 0))
         try:
-            library = admin.Admin(target)
+            library = Admin(target)
             for change in (
-                lambda: library.create_topics([admin.TopicSpec(f"{topic}.made", 1)]),
+                lambda: library.create_topics([TopicSpec(f"{topic}.made", 1)]),
                 lambda: library.grow_topic(topic, 2),
                 lambda: library.topic_configs([topic]),
                 lambda: library.alter_configs({topic: {"retention.ms": "1"}}),

@@ -10,8 +10,8 @@ import pytest
 from onceover.copy import lane as lanes
 from onceover.copy.loop import Until
 from onceover.model import TopicPartition
-from onceover.wire.records import EncodedBatch, reencode
-from onceover.wire.unpack import Unpacked
+from onceover.wire.batches.records import EncodedBatch, reencode
+from onceover.wire.batches.unpack import Unpacked
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawConnection, RawRecord, build_batch
 from tests.support.replica import Replica

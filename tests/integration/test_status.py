@@ -24,8 +24,8 @@ from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.spark.failures import jvm_gone
 from onceover.state import names
-from onceover.state.layout import FAILED
-from onceover.state.runstate import SILENT_AFTER_MS
+from onceover.state.records.layout import FAILED
+from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.status import PATIENCE_S, read_status
 from tests.support.clusters import ClusterFactory, SharedCluster

@@ -13,8 +13,8 @@ import pytest
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching import commits
 from onceover.drills.switching.course import STEP_NAMES
-from onceover.kafka.acladmin import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.cluster import LiveCluster
 from tests.support.applications import Application, Place, Reader, Writer, at_work
 from tests.support.flows import InlineFlow, write_flow
 from tests.support.grants import (
@@ -197,7 +197,7 @@ def test_who_goes_around_the_fence_is_noticed_and_everything_is_undone(
     """A super user writes on: no ACL keeps it off. What somebody else had denied before stays denied."""
     topic, other = copied(replica), replica.topic("b")
     replica.copy()
-    with Cluster(ClientConfig("source", replica.source_client)) as cluster:
+    with LiveCluster(ClientConfig("source", replica.source_client)) as cluster:
         AclAdmin(cluster).create([Acl("LITERAL", other, "User:*", "*", "WRITE", "DENY")])
     wait_until(lambda: len(acls_of(replica)) == 1, TIMEOUT_S, "it is shown")
     before = acls_of(replica)
@@ -289,7 +289,7 @@ def test_a_switchover_works_with_the_rights_of_its_rows(
     """And no others: those of docs/operations.md."""
     source, target = guarded
     with switched(guarded, tmp_path, unique_name, (source.client, target.client)) as replica:
-        # Who may describe the cluster is told of all groups, and has to be in the dark about no one of the flow's.
+        # Who may describe the cluster is told of all groups, and has to know all of the flow's.
         replica.configure(groups={"include": [f"{replica.name}.*"]})
         topic = replica.topic()
         replica.source.plain(topic, 0, replica.source.records(5))

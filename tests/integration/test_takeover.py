@@ -17,15 +17,15 @@ from onceover.copy.loop import Until
 from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.lead import leader as leading
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.committed import read_progress
-from onceover.state.enrolment import Enrolment, read_enrolments
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
+from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.repairs import RepairRequest

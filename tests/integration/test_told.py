@@ -9,7 +9,7 @@ import pytest
 
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -29,8 +29,8 @@ class Early:
         self._nothing = nothing
         self._first: dict[TopicPartition, CommittedOffset] = {}
         self._reading = False
-        self._committed, self._write = Cluster.each_committed, calls.txn_offset_commit
-        monkeypatch.setattr(Cluster, "each_committed", lambda *a, **k: self._read(*a, **k))
+        self._committed, self._write = LiveCluster.each_committed, calls.txn_offset_commit
+        monkeypatch.setattr(LiveCluster, "each_committed", lambda *a, **k: self._read(*a, **k))
         monkeypatch.setattr(calls, "txn_offset_commit", self._written)
 
     def begin(self) -> None:
@@ -39,7 +39,7 @@ class Early:
 
     def _read(
         self,
-        cluster: Cluster,
+        cluster: LiveCluster,
         group: str,
         partitions: Iterable[TopicPartition] | None,
         *,

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
 )
 
 from onceover.copy.loop import CopyLoop
-from onceover.kafka.admin import Admin
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from onceover.state import names

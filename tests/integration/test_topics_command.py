@@ -17,7 +17,7 @@ from onceover.errors import NeedsOperator
 from onceover.process.children import ChildProcess
 from onceover.state import names
 from onceover.state.log import StateLog
-from onceover.state.managed import read_managed
+from onceover.state.records.managed import read_managed
 from onceover.state.steps import Step
 from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.sync import SyncPlan

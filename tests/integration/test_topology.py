@@ -14,7 +14,8 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResp
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
-from onceover.kafka.link.connection import DEFAULT_CLIENT_ID, Address, Connection
+from onceover.kafka.link.channel import Address
+from onceover.kafka.link.connection import DEFAULT_CLIENT_ID, Connection
 from onceover.wire.hotpath import FetchResponse, decode_fetch
 from onceover_lab.embed.kafka import KafkaCluster, start_all
 from onceover_lab.embed.node import KafkaNode
@@ -244,7 +245,7 @@ def test_quotas_of_the_brokers_slow_the_copy_and_break_nothing(
         throttled.append(answer.throttle_ms)
         return answer
 
-    monkeypatch.setattr("onceover.kafka.fetcher.decode_fetch", watched)
+    monkeypatch.setattr("onceover.kafka.logs.fetcher.decode_fetch", watched)
     topic = replica.topic(partitions=2)
     for _ in range(8):
         for partition in (0, 1):

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from onceover.config.home import HOME_VARIABLE
 from onceover.errors import Fenced, MustReset, UsageError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.index import FOLDER, read_map
 from onceover.positions.merge import MapUpkeep, MergeRules

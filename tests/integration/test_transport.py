@@ -13,7 +13,7 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.config import CLIENT_LISTENER
 from onceover_lab.embed.kafka import KafkaCluster, start_all
@@ -219,7 +219,7 @@ def test_an_address_of_something_else_is_said() -> None:
     """A web server's answer would read as a gigabyte to wait for."""
     with serving(TCPServer((LOOPBACK, 0), WebServer)) as port:
         client = ClientConfig("east", {"bootstrap.servers": f"{LOOPBACK}:{port}"})
-        with Cluster(client) as cluster, pytest.raises(UsageError) as caught:
+        with LiveCluster(client) as cluster, pytest.raises(UsageError) as caught:
             cluster.cluster_id()
     assert caught.value.code == "NOT_KAFKA"
 

@@ -24,9 +24,9 @@ from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.resume import beyond
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.progress import first_progress
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.progress import first_progress
 from onceover.state.steps import Step
 from onceover.stops.aside import WaitPolicy
 from onceover.wiring.flows import identity, open_clusters

@@ -15,7 +15,7 @@ import pytest
 
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.wiring.flows import lane_task, open_clusters

@@ -12,7 +12,7 @@ import pytest
 
 from onceover.copy.loop import Until
 from onceover.errors import Fenced
-from onceover.kafka.cluster import Features
+from onceover.kafka.ports import Features
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.state.steps import Step
 from onceover.txn.txnstate import RequestSet

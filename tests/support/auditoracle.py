@@ -65,20 +65,20 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
     begin_ms = None if since in (WATERMARK, START) else int(since)
     request = AuditSelection(since_ms=begin_ms, settle_s=0.0, inside=lambda topic, _: topic == SOURCE)
     with _in_memory(world):
-        seen = snapshot_of(FLOW, source, target, request, world.state())  # type: ignore[arg-type]
+        seen = snapshot_of(FLOW, source, target, request, world.state())
         store = world.store()
         inputs = PlanInputs(
             seen,
             store,
-            diverted(target, LETTERS, FLOW),  # type: ignore[arg-type]
+            diverted(target, LETTERS, FLOW),
             from_watermark=since == WATERMARK,
             range_bytes=_RANGE_BYTES,
             handled=world.kind.handled,
             handler_changed=world.handler_changed(seen),
         )
-        workers = InlineWorkers(Sides(source, target, world.handler()))  # type: ignore[arg-type]
+        workers = InlineWorkers(Sides(source, target, world.handler()))
         content = audit_content(planned(inputs, sample), workers)
-        with Lookup({Side.SOURCE: source, Side.TARGET: target}) as look:  # type: ignore[dict-item]
+        with Lookup({Side.SOURCE: source, Side.TARGET: target}) as look:
             checks = check_without_groups(store, seen, content.partitions, look)
         store.close()
     parts = content.partitions + content.beside

@@ -21,13 +21,14 @@ from onceover.model import TopicPartition
 from onceover.positions.reader import Chunk, MapEntry
 from onceover.positions.store import MapStore
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
 from onceover.state.read import FlowState
-from onceover.state.verified import Watermark
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.verified import Watermark
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
-from tests.support.fakelogs import FakeCluster, FakeLog, FakeTopic
+from tests.support.fakecluster import FakeCluster
+from tests.support.fakelogs import FakeLog, FakeTopic
 from tests.support.mutations import Content
 
 FLOW: Final = "dr"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from onceover.kafka.acladmin import Acl
+from onceover.kafka.admin.acls import Acl
 
 TOPIC_OPERATIONS: Final = (
     "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS",

@@ -1,40 +1,31 @@
-"""Clusters in memory, as an audit reads them: logs of real batches behind the calls of ``kafka.cluster``.
-
-The edge is the frame: a Fetch request is taken apart and answered in Kafka's own bytes, so that everything
-above it is the code that runs against brokers.
-"""
+"""Logs of partitions in memory: real batches, transactions, a start that moves, a cleaner."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Protocol
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchResponse
-
 from onceover.kafka import calls
-from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
-from onceover.model import TopicPartition
+from onceover.kafka.ports import PartitionInfo, TopicInfo
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.records import decode
 from tests.support.mutations import Content
 from tests.unit.audit.stored import ABORT, COMMIT, marker, stored
 
-T = TypeVar("T")
-_TOPIC = FetchResponse.FetchableTopicResponse
-_PLACE = struct.Struct(">iiqiqi")
-_BEHIND_PLACE = 5
+_INTERNAL = {"__consumer_offsets", "__transaction_state"}
 _HEADER_BYTES = 61
 _NOTHING = Content(None, None, (), 0)
-_OUT_OF_RANGE, _CORRUPT_MESSAGE, _UNKNOWN_TOPIC_ID = 1, 2, 100
+_CORRUPT_MESSAGE = 2
 
 
 @dataclass
 class Stored:
-    """One batch of a log; ``kind`` of a marker, None of data.
+    """One batch of a log; ``kind`` of a marker, None of data. ``raw``: as a producer has sent it.
 
     ``damaged``: its checksum does not match; ``refused``: the broker cannot read it itself, either.
     """
@@ -46,11 +37,18 @@ class Stored:
     kind: int | None = None
     damaged: bool = False
     refused: bool = False
+    raw: bytes = b""
+
+    def contents(self) -> dict[int, Content]:
+        """Return its records by their offsets."""
+        return _decoded(self.raw, self.base) if self.raw else self.records
 
     def encode(self) -> bytes:
         """Return it as a broker stores it."""
         if self.kind is not None:
             return marker(self.kind, base=self.base, producer=self.producer)
+        if self.raw:
+            return struct.pack(">q", self.base) + self.raw[8:]
         # A batch that lost its last record is kept, as an empty one.
         records = self.records or {self.base: _NOTHING}
         data = bytearray(
@@ -72,6 +70,14 @@ class Stored:
         return found[:-1] + bytes([found[-1] ^ 1]) if self.damaged else found
 
 
+def _decoded(raw: bytes, base: int) -> dict[int, Content]:
+    at_zero = struct.pack(">q", 0) + raw[8:]
+    return {
+        base + each.offset: Content(each.key, each.value, each.headers, each.timestamp)
+        for each in decode(parse_header(at_zero), at_zero)
+    }
+
+
 def _checked(data: bytes) -> bytes:
     import crc32c
 
@@ -88,6 +94,7 @@ class FakeLog:
     aborted: list[tuple[int, int, int]] = field(default_factory=list)  # producer, first and last offset
     pending: dict[int, int] = field(default_factory=dict)  # first offset, by producer
     cleaned: bool = False
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # leader epoch, where it begins
 
     @property
     def stable(self) -> int:
@@ -105,9 +112,17 @@ class FakeLog:
         self.end = offsets[-1] + 1
         return offsets
 
+    def take(self, batch: bytes, count: int, producer: int = -1) -> int:
+        """Append a batch as a producer sends it; return the offset of its first record."""
+        base, self.end = self.end, self.end + count
+        if producer >= 0:
+            self.pending.setdefault(producer, base)
+        self.batches.append(Stored(base, self.end - 1, {}, producer, raw=batch))
+        return base
+
     def decide(self, producer: int, *, commit: bool) -> None:
         """End a producer's transaction."""
-        first = self.pending.pop(producer)
+        first = self.pending.pop(producer, self.end)
         if not commit:
             self.aborted.append((producer, first, self.end))
         self.batches.append(Stored(self.end, self.end, {}, producer, COMMIT if commit else ABORT))
@@ -135,164 +150,68 @@ class FakeLog:
     def visible(self) -> Iterator[tuple[int, Content]]:
         """Yield what a reader of committed records sees, by offset; damaged batches included."""
         for batch in self.batches:
-            for offset, content in batch.records.items():
+            for offset, content in batch.contents().items():
                 hidden = any(p == batch.producer and a <= offset < b for p, a, b in self.aborted)
                 if self.start <= offset < self.stable and not hidden:
                     yield offset, content
 
-    def fetch(self, offset: int) -> tuple[int, bytes, list[tuple[int, int]]]:
+    def fetch(
+        self, offset: int, isolation: int = calls.READ_COMMITTED
+    ) -> tuple[int, bytes, list[tuple[int, int]]]:
         """Return an error, the batches from an offset on, and the aborted transactions among them."""
-        found = [each for each in self.batches if each.last >= offset and each.base < self.stable]
+        end = self.stable if isolation == calls.READ_COMMITTED else self.end
+        found = [each for each in self.batches if each.last >= offset and each.base < end]
         if found and found[0].refused:
             return _CORRUPT_MESSAGE, b"", []
         found = list(takewhile(lambda each: not each.refused, found))
-        aborted = [(producer, first) for producer, first, last in self.aborted if last >= offset]
+        known = self.aborted if isolation == calls.READ_COMMITTED else []
+        aborted = [(producer, first) for producer, first, last in known if last >= offset]
         return 0, b"".join(each.encode() for each in found), aborted
+
+    def at(self, timestamp_ms: int, isolation: int) -> int:
+        """Return the offset of a time, which no marker has, or one of the ends; -1 where there is none."""
+        if timestamp_ms == calls.EARLIEST:
+            return self.start
+        if timestamp_ms == calls.LATEST:
+            return self.stable if isolation == calls.READ_COMMITTED else self.end
+        return next((o for o, content in self.visible() if content.timestamp_ms >= timestamp_ms), -1)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """Return the newest leader epoch up to this one, and where it ends; -1 and -1 without one."""
+        begins = [*(start for _, start in self.epochs[1:]), self.end]
+        known = [(each, end) for (each, _), end in zip(self.epochs, begins, strict=True) if each <= epoch]
+        return known[-1] if known and epoch <= self.epochs[-1][0] else (-1, -1)
 
 
 @dataclass
 class FakeTopic:
-    """A topic: its id, its configuration, its partitions."""
+    """A topic: its id, its configuration, its partitions; broker 0 leads what ``leaders`` does not name."""
 
     id: UUID
     logs: list[FakeLog]
     config: dict[str, str] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    internal: bool = False
 
-
-class FakeConnection:
-    """Answers Fetch requests, one at a time."""
-
-    client_id = "audit"
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self._cluster = cluster
-        self._waiting: list[tuple[bytes, Callable[[memoryview], Any]]] = []
-
-    @property
-    def in_flight(self) -> int:
-        """How many requests wait for their answer."""
-        return len(self._waiting)
-
-    def next_correlation_id(self) -> int:
-        """Return a number."""
-        return 1
-
-    def send_frame(
-        self, frames: Sequence[bytes], _: int, decoder: Callable[[memoryview], Any], **__: object
-    ) -> None:
-        """Take a request."""
-        self._waiting.append((b"".join(frames), decoder))
-
-    def receive(self) -> Any:
-        """Return the oldest request's answer."""
-        frame, decoder = self._waiting.pop(0)
-        end = len(frame) - _BEHIND_PLACE
-        partition, _, offset, *_ = _PLACE.unpack(frame[end - _PLACE.size : end])
-        topic_id = UUID(bytes=frame[end - _PLACE.size - 17 : end - _PLACE.size - 1])
-        return decoder(memoryview(self._cluster.answer(topic_id, partition, offset)))
-
-    def close(self) -> None:
-        """Do nothing: there is no socket."""
-
-
-@dataclass
-class FakeCluster:
-    """What an audit asks a cluster for."""
-
-    alias: str
-    all_topics: dict[str, FakeTopic] = field(default_factory=dict)
-    groups: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
-
-    def cluster_id(self) -> str:
-        """Return an id."""
-        return f"{self.alias}-id"
-
-    def retry(self, attempt: Callable[[], T]) -> T:
-        """Nothing here passes by itself."""
-        return attempt()
-
-    def topics(self, names: Iterable[str] | None = None) -> dict[str, TopicInfo]:
-        """Return the topics that exist."""
-        wanted = self.all_topics if names is None else [n for n in names if n in self.all_topics]
-        return {
-            name: TopicInfo(
-                name,
-                self.all_topics[name].id,
-                {number: PartitionInfo(0, 0) for number in range(len(self.all_topics[name].logs))},
-                False,
-            )
-            for name in wanted
+    def info(self, name: str) -> TopicInfo:
+        """Return it as metadata shows it."""
+        led = {
+            number: PartitionInfo(self.leaders.get(number, 0), log.epochs[-1][0])
+            for number, log in enumerate(self.logs)
         }
-
-    def log(self, tp: TopicPartition) -> FakeLog:
-        """Return a partition's log."""
-        return self.all_topics[tp.topic].logs[tp.partition]
-
-    def list_offsets(
-        self, tps: Iterable[TopicPartition], at: int, isolation: int = calls.READ_COMMITTED
-    ) -> dict[TopicPartition, int]:
-        """Return the ends of logs, or the offset of a time."""
-        return {tp: _offset(self.log(tp), at, isolation) for tp in tps}
-
-    def committed(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return what a group has committed."""
-        known = self.groups.get(group, {})
-        return {tp: known[tp] for tp in tps if tp in known}
-
-    def open(self, _: int) -> FakeConnection:
-        """Open a connection."""
-        return FakeConnection(self)
-
-    def answer(self, topic_id: UUID, partition: int, offset: int) -> bytes:
-        """Return the answer to a Fetch, behind its correlation id."""
-        topic = next((each for each in self.all_topics.values() if each.id == topic_id), None)
-        error, records, log = 0, b"", FakeLog()
-        aborted: list[tuple[int, int]] = []
-        if topic is None:
-            error = _UNKNOWN_TOPIC_ID
-        else:
-            log = topic.logs[partition]
-            if log.start <= offset <= log.end:
-                error, records, aborted = log.fetch(offset)
-            else:
-                error = _OUT_OF_RANGE
-        transactions = [
-            _TOPIC.PartitionData.AbortedTransaction(version=13, producer_id=p, first_offset=f)
-            for p, f in aborted
-        ]
-        data = _TOPIC.PartitionData(
-            version=13,
-            partition_index=partition,
-            error_code=error,
-            preferred_read_replica=-1,
-            high_watermark=log.end,
-            last_stable_offset=log.stable,
-            log_start_offset=log.start,
-            aborted_transactions=transactions,
-            records=records,
-        )
-        response = FetchResponse(
-            version=13,
-            throttle_time_ms=0,
-            error_code=0,
-            session_id=0,
-            responses=[_TOPIC(version=13, topic_id=topic_id, partitions=[data])],
-        )
-        return b"\0" + bytes(response.encode())
+        return TopicInfo(name, self.id, led, is_internal=self.internal or name in _INTERNAL)
 
 
-def _offset(log: FakeLog, at: int, isolation: int) -> int:
-    if at == calls.EARLIEST:
-        return log.start
-    if at == calls.LATEST:
-        return log.stable if isolation == calls.READ_COMMITTED else log.end
-    return next((offset for offset, content in log.visible() if content.timestamp_ms >= at), -1)
+class HasTopics(Protocol):
+    """A cluster whose topics are in memory."""
+
+    all_topics: dict[str, FakeTopic]
 
 
 class FakeAdmin:
-    """Answers for ``kafka.admin.Admin`` what a snapshot asks it for."""
+    """Answers for ``kafka.admin.topics.Admin`` what a snapshot asks it for."""
 
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: HasTopics) -> None:
         self._topics = cluster.all_topics
 
     def topic_configs(self, names: Iterable[str]) -> SimpleNamespace:

@@ -23,7 +23,7 @@ from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition
 from onceover.state import steps
-from onceover.state.layout import Layout
+from onceover.state.records.layout import Layout
 from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow
 from tests.support.ownsignal import signal_here

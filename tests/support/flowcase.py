@@ -16,11 +16,11 @@ import yaml
 
 from onceover.copy.loop import Until
 from onceover.kafka.calls import InitResult
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.model import TopicPartition, lane_of
 from onceover.state import names, steps
-from onceover.state.layout import Layout
 from onceover.state.read import read_layout
+from onceover.state.records.layout import Layout
 from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta
@@ -207,14 +207,14 @@ class Inits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[str, str, int]] = []
-        original = Cluster.init_producer_id
+        original = LiveCluster.init_producer_id
 
-        def spy(cluster: Cluster, transactional_id: str, timeout_ms: int) -> InitResult:
+        def spy(cluster: LiveCluster, transactional_id: str, timeout_ms: int) -> InitResult:
             result = original(cluster, transactional_id, timeout_ms)
             self.seen.append((threading.current_thread().name, transactional_id, result.error_code))
             return result
 
-        monkeypatch.setattr(Cluster, "init_producer_id", spy)
+        monkeypatch.setattr(LiveCluster, "init_producer_id", spy)
 
     def by(self, thread: str, code: int | None = None) -> int:
         """Return how many ``thread`` has sent, those answered with ``code`` only if it is given."""

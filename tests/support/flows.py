@@ -22,7 +22,7 @@ from onceover.lead.ends import BatchPlanner
 from onceover.lead.supervisor import Supervisor
 from onceover.operate.status import flow_status
 from onceover.process.children import ChildProcess
-from onceover.state.layout import Layout
+from onceover.state.records.layout import Layout
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters, rules, supervisor
 from onceover_lab.demo.judge import compare_topics

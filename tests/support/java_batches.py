@@ -5,7 +5,7 @@ All hold JAVA_RECORDS from base offset 700.
 
 from __future__ import annotations
 
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 
 JAVA_RECORDS = [
     DecodedRecord(700, 1_700_000_000_000, b"k1", b"value-" * 20, ((b"h", None), (b"h", b""))),

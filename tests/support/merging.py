@@ -17,9 +17,9 @@ from onceover.config.flow.load import load_flow
 from onceover.positions.merge import MapMerger, MergeRules
 from onceover.process.children import ChildProcess
 from onceover.state import names, steps
-from onceover.state.enrolment import read_enrolments
-from onceover.state.layout import Layout, check_mine
 from onceover.state.log import StateLog
+from onceover.state.records.enrolment import read_enrolments
+from onceover.state.records.layout import Layout, check_mine
 from onceover.wiring.flows import FlowWatch, open_clusters
 
 SMALL = MergeRules(max_segments=9, min_age_ms=-60_000, transaction_bytes=1)

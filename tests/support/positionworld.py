@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import pytest
 
-from onceover.backoff import Patience
 from onceover.errors import OnceoverError
 from onceover.groups import decide as groups
 from onceover.groups import history as grouphistory
@@ -25,9 +24,7 @@ from onceover.groups.entries import entries_of, rewritten
 from onceover.groups.moment import GroupMap
 from onceover.groups.plan import GroupPlan, GroupView, Row, plan_groups
 from onceover.groups.view import GroupReader
-from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupListing
 from onceover.kafka.groups.calls import ListedGroup
@@ -43,13 +40,14 @@ from onceover.positions.store import MapStore
 from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.state import read as stateread
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.scope import Rules
 from onceover.wire.progress import ProgressMeta
 from tests.support.auditworld import FLOW, SOURCE, Kind, Place, World
-from tests.support.fakelogs import FakeCluster, FakeLog
+from tests.support.fakecluster import FakeCluster
+from tests.support.fakelogs import FakeLog, FakeTopic
 from tests.support.mutations import Content
 
 T = TypeVar("T")
@@ -79,48 +77,6 @@ class Put(NamedTuple):
     clipped: bool
 
 
-@dataclass
-class PositionCluster(FakeCluster):
-    """What is asked about positions, besides logs.
-
-    Attributes:
-        away: partitions that nobody leads, and what is answered.
-    """
-
-    away: dict[TopicPartition, OnceoverError] = field(default_factory=dict)
-    patience: Patience = field(default_factory=Patience)
-
-    def retry(self, attempt: Callable[[], T], *_: object) -> T:
-        return attempt()
-
-    def hasty(self, _: float) -> PositionCluster:
-        return self
-
-    def close(self) -> None:
-        return None
-
-    def each_topic(self, names: Iterable[str]) -> Each[str, TopicInfo]:
-        return Each(self.topics(names))
-
-    def hidden_topics(self, _: Iterable[str]) -> dict[str, OnceoverError]:
-        return {}
-
-    def each_offset(
-        self, tps: Iterable[TopicPartition], at: int, isolation: int = calls.READ_COMMITTED
-    ) -> Each[TopicPartition, int]:
-        asked = list(tps)
-        led = [tp for tp in asked if tp not in self.away]
-        return Each(
-            self.list_offsets(led, at, isolation), {tp: self.away[tp] for tp in asked if tp in self.away}
-        )
-
-    def committed(
-        self, group: str, tps: Iterable[TopicPartition] | None, **_: object
-    ) -> dict[TopicPartition, CommittedOffset]:
-        known = self.groups.get(group, {})
-        return {tp: known[tp] for tp in (known if tps is None else tps) if tp in known}
-
-
 class PositionWorld(World):
     """The world, where each copy comes from, and a group that reads on both sides.
 
@@ -146,10 +102,8 @@ class PositionWorld(World):
         self.open: dict[int, OnceoverError] = {}
         self.hidden = 0
         self.waited: list[float | None] = []
-        self.away: dict[TopicPartition, OnceoverError] = {}
         super().__init__(kind)
-        self.source = PositionCluster("east", self.source.all_topics)
-        self.target = PositionCluster("west", self.target.all_topics, self.target.groups, away=self.away)
+        self.away = self.target.away
 
     # ---- the truth
 
@@ -344,7 +298,7 @@ class PositionWorld(World):
         patch.setattr(groupview, "GroupMemory", lambda *_: _Memory(world))
         patch.setattr(groupview, "GroupAdmin", _Admin)
         own = names.state_topic(FLOW)
-        self.target.all_topics.setdefault(own, SimpleNamespace(id=UUID(int=4), logs=[], config={}))  # type: ignore[arg-type]
+        self.target.all_topics.setdefault(own, FakeTopic(UUID(int=4), []))
 
 
 class _Index:

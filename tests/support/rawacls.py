@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin import CreateAclsRequest, CreateAclsResponse
 
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 
 READ: Final = 3
 WRITE: Final = 4

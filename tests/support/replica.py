@@ -19,7 +19,7 @@ from onceover.cli import main as command_line
 from onceover.copy.loop import Until
 from onceover.errors import Retriable
 from onceover.lead.supervisor import Supervisor
-from onceover.state.layout import Layout
+from onceover.state.records.layout import Layout
 from onceover.wire.offsetmap import MapRecord
 from tests.support.adversary import Adversary
 from tests.support.flows import InlineFlow, Outcome, assert_same, write_flow

@@ -12,8 +12,8 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching.course import PROMOTE, STEP_NAMES
-from onceover.kafka.acladmin import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.cluster import LiveCluster
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair
 from tests.support.rehearsing import rehearsing
@@ -59,7 +59,7 @@ def ran(replica: Replica, capsys: pytest.CaptureFixture[str], *more: str) -> tup
 
 def acls_of(replica: Replica) -> frozenset[Acl]:
     """Return the ACLs of the flow's topics on the source."""
-    with Cluster(ClientConfig("source", replica.source_client)) as cluster:
+    with LiveCluster(ClientConfig("source", replica.source_client)) as cluster:
         return frozenset(a for a in AclAdmin(cluster).topic_acls() if a.name.startswith(replica.name))
 
 

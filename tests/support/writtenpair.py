@@ -18,7 +18,7 @@ from onceover.audit.compare.sides import Sides
 from onceover.audit.course.partitions import ComparedPartition, PairPlan, compare_partitions
 from onceover.audit.model import Finding, Mode, Range
 from onceover.audit.ranges.bounds import Bounds
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
 from tests.support.contentaudit import InlineWorkers

@@ -33,8 +33,8 @@ import json, os
 from contextlib import nullcontext
 from airflow.sdk import DAG, Param
 from onceover.planning.approval import Item
-from onceover_airflow import forms
-from onceover_airflow.operation import OperationTasks, gated
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks.operation import OperationTasks, gated
 from onceover_airflow.jobs.retrying import retry_interrupted
 
 class Wished:

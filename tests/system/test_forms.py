@@ -9,7 +9,7 @@ from urllib.parse import quote, urljoin
 
 import pytest
 
-from onceover_airflow.runnames import SUBJECTS
+from onceover_airflow.starting.runnames import SUBJECTS
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster

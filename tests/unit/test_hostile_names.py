@@ -35,7 +35,7 @@ from onceover.groups.apply import AppliedGroups as GroupsApplied
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
 from onceover.handling.sample import SampleOutcome as Sampled
-from onceover.kafka.acladmin import Acl
+from onceover.kafka.admin.acls import Acl
 from onceover.logs import Formatter
 from onceover.model import TopicPartition
 from onceover.operate.statusread import FlowFacts
@@ -45,7 +45,7 @@ from onceover.seeding.plan import SeedPlan
 from onceover.shown import html, lined, screen, visible
 from onceover.topics.plan import TopicPlan
 from onceover.topics.sync import AppliedSync, SyncPlan
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 from tests.support import audits
 from tests.support.hostilenames import HOSTILE
 from tests.unit.groups.groupworld import World as GroupWorld

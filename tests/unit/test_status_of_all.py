@@ -11,7 +11,7 @@ import pytest
 
 from onceover.cli.main import main
 from onceover.errors import Fatal, NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.operate.status import flow_status as real_status
 
 _FLOW = """flow: {name}
@@ -99,10 +99,10 @@ def test_bug_about_one_side_hides_nothing_of_the_other(
 ) -> None:
     """Both clusters are asked in threads: what one raises stays with it."""
 
-    def topics(_: Cluster, *__: object) -> Any:
+    def topics(_: LiveCluster, *__: object) -> Any:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr(Cluster, "topics", topics)
+    monkeypatch.setattr(LiveCluster, "topics", topics)
     code, entries = status(capsys)
     entry = entries["good"]
     assert (code, entry["error"]) == (3, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from onceover.kafka.acladmin import DENY, EVERY_TOPIC, LITERAL, PREFIXED, Acl
+from onceover.kafka.admin.acls import DENY, EVERY_TOPIC, LITERAL, PREFIXED, Acl
 
 ALL: Final = "ALL"
 EVERY_PRINCIPAL: Final = "User:*"

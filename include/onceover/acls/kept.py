@@ -18,12 +18,12 @@ from typing import Any, Final
 from onceover.acls.codes import AclCode
 from onceover.acls.cover import ALL, EVERY_PRINCIPAL, applies, limits, stands_for
 from onceover.errors import NeedsOperator, OnceoverError
-from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, Acl
+from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl
 from onceover.kafka.codes import KafkaCode
 from onceover.planning.plan import Change, Refusal
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.value import mapping, readable, text, unreadable, whole_number
+from onceover.state.records.value import mapping, readable, text, unreadable, whole_number
 
 VERSION: Final = 1
 _DIGEST_CHARACTERS: Final = 16

@@ -36,9 +36,8 @@ from onceover.acls.kept import (
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.acladmin import DENY, PREFIXED, Acl, AclAdmin, NoAuthorizer
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.ports import Notes
+from onceover.kafka.admin.acls import DENY, PREFIXED, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.ports import Cluster, Notes
 from onceover.planning.plan import Change, Done, Refusal, nobody
 from onceover.state import names
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.ports import Cluster
 from onceover.topics.scope import explain
 from onceover.wiring.flows import open_clusters, rules
 

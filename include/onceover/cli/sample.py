@@ -19,7 +19,7 @@ from onceover.handling.handling import Handling
 from onceover.handling.sample import CHANGED, FAILED, KEPT, MULTIPLIED, REMOVED, SampleOutcome, sample
 from onceover.model import TopicPartition
 from onceover.topics.scope import explain
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 from onceover.wiring.apart import apart
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import sample_handling

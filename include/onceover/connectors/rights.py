@@ -13,10 +13,11 @@ from typing import Final
 
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import ClientSettings, Cluster, failure
+from onceover.kafka.admin.topicfacts import may_on_absent, topic_facts
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.answers import failure
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.topicfacts import may_on_absent, topic_facts
+from onceover.kafka.ports import ClientSettings, Cluster
 from onceover.txn.classify import Action, Api, classify
 
 # No coordinator hands it out: ids grow from 0 in blocks of 1000.

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.ports import ClientSettings, Cluster
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class KafkaClients(Protocol):
 
     def roles(self, config: Mapping[str, str]) -> list[RoleClient]:
         """Return the clients of a connector of this configuration."""
+
+    def open(self, client: ClientSettings) -> Cluster:
+        """Return the cluster that a client is for, not connected yet. The caller closes it."""
 
 
 @dataclass(frozen=True)

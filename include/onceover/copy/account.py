@@ -25,9 +25,9 @@ from onceover.model import TopicPartition, lane_of
 from onceover.state import names
 from onceover.state.steps import Step, reached
 from onceover.stops.record import Stop
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.records import encode
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
-from onceover.wire.records import encode
 
 # Asked for what to note about partitions that cannot be copied for now, with those that move on meanwhile:
 # records of the state by key, None to remove one.

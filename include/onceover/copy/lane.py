@@ -26,30 +26,29 @@ from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle, TryOtherwise
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.endepochs import EndEpochs
-from onceover.kafka.fetcher import Fetcher
 from onceover.kafka.groups.lag import LagReporter
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.logs.endepochs import EndEpochs
+from onceover.kafka.logs.fetcher import Fetcher
+from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, check_instance
 from onceover.state import names
 from onceover.state.committed import resting_progress
-from onceover.state.enrolment import Enrolment, owned, read_enrolments
 from onceover.state.fencing import LANE_TIMEOUT_MS
-from onceover.state.layout import check_clusters, check_mine, layout_in
 from onceover.state.log import StateLog
 from onceover.state.read import read_log
+from onceover.state.records.enrolment import Enrolment, owned, read_enrolments
+from onceover.state.records.layout import check_clusters, check_mine, layout_in
 from onceover.state.steps import Step, reached
 from onceover.stops.aside import TroubleSide
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, stop_in
 from onceover.stops.requests import asks_to_stop
 from onceover.stops.undecided import LeftOpen
+from onceover.wire.batches.unpack import Ceiling
 from onceover.wire.offsetmap import MapRecord
-from onceover.wire.unpack import Ceiling
 
 log = logging.getLogger(__name__)
 

@@ -36,11 +36,11 @@ from onceover.model import TopicPartition
 from onceover.state.steps import Step, reached
 from onceover.stops.contents import damaged_batch, records_return
 from onceover.stops.record import Stop
-from onceover.wire.batch import CorruptBatch
+from onceover.wire.batches.batch import CorruptBatch
+from onceover.wire.batches.records import control_type
+from onceover.wire.batches.visibility import Visible, visible_batches
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord
-from onceover.wire.records import control_type
-from onceover.wire.visibility import Visible, visible_batches
 
 log = logging.getLogger(__name__)
 

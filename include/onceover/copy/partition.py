@@ -29,13 +29,13 @@ from onceover.handling.within import TookTooLong, within
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
+from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
+from onceover.wire.batches.records import EncodedBatch, decode_payload, reencode, reencode_run
+from onceover.wire.batches.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetlookup import split
 from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, SegmentBuilder
 from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
-from onceover.wire.records import EncodedBatch, decode_payload, reencode, reencode_run
-from onceover.wire.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
-from onceover.wire.visibility import Visible
 
 # A batch costs about 60 us to send and to append, a record about 4 us to re-encode (measured): below
 # this many records and bytes, several batches are cheaper as one. Short runs pass as they are, so that

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from onceover.copy.review import Reviewed
-from onceover.kafka.fetcher import Position
+from onceover.kafka.logs.fetcher import Position
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FetchedPartition
 

@@ -21,10 +21,10 @@ from itertools import islice
 from typing import Final
 
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch
-from onceover.wire.records import DecodedRecord, decode_payload
-from onceover.wire.unpack import Ceiling, unpack_pieces
-from onceover.wire.visibility import Visible
+from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, CorruptBatch
+from onceover.wire.batches.records import DecodedRecord, decode_payload
+from onceover.wire.batches.unpack import Ceiling, unpack_pieces
+from onceover.wire.batches.visibility import Visible
 
 # Looking takes a two-hundredth of a processor at most, however the records lie.
 _REST: Final = 200

@@ -18,14 +18,15 @@ from onceover.errors import NotNow, Retriable
 from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.each import Each
-from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, PartitionsSeen, gather
 from onceover.resume.told import ToldProgress
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.stops.aside import CHANGED, LEFT_OPEN, TOO_SHORT, Troubles, TroubleSide
 from onceover.stops.barred import barred
 from onceover.stops.codes import StopCode
@@ -33,8 +34,8 @@ from onceover.stops.judge import Evidence, judge, undecided
 from onceover.stops.record import Stop
 from onceover.stops.undecided import LeftOpen, TransactionOutcome
 from onceover.txn.classify import Action, Api, classify
+from onceover.wire.batches.unpack import Ceiling
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.unpack import Ceiling
 
 log = logging.getLogger(__name__)
 

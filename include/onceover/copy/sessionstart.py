@@ -16,13 +16,12 @@ from onceover.backoff import Deadline
 from onceover.copy.identity import LaneIdentity
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.model import TopicPartition
 from onceover.resume.told import CoordinatorRest, ToldProgress
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step, reached
 from onceover.stops.undecided import LeftOpen
 

@@ -17,8 +17,8 @@ from onceover.kafka.ports import Outgoing
 from onceover.kafka.produce.rounds import made_bytes
 from onceover.stops.contents import damaged_batch, memory_too_small
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchTooLarge, CorruptBatch
-from onceover.wire.visibility import Visible
+from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.batches.visibility import Visible
 
 # What a handler gave for several partitions goes out in requests of about this size.
 REQUEST_BYTES: Final = 1 << 20

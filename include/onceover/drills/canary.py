@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.state.value import MALFORMED
+from onceover.state.records.value import MALFORMED
 
 PARTITIONS: Final = 2
 # Written in a transaction that is aborted: whoever meets one reads what nobody may.

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from onceover.drills.codes import DrillCode
 from onceover.errors import NeedsOperator
-from onceover.state.value import MALFORMED, mapping, text, whole_number
+from onceover.state.records.value import MALFORMED, mapping, text, whole_number
 
 VERSION: Final = 1
 KEY_PREFIX: Final = "entry/"

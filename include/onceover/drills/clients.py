@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.calls import CLASSIC
 from onceover.kafka.groups.members import DescribedGroup, describe_consumer_group, describe_group
-from onceover.kafka.usage import ActiveProducer, ListedTransaction, active_producers, transactions
+from onceover.kafka.logs.usage import ActiveProducer, ListedTransaction, active_producers, transactions
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
 CONSUMER: Final = "consumer"

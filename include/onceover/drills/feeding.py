@@ -12,8 +12,8 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills.canary import ABORTED, COMMITTED, Canary, by_partition
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.portions import OwnRecord
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches

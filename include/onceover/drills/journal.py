@@ -23,14 +23,14 @@ from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.log import StateLog
-from onceover.state.value import MALFORMED, mapping, whole_number
+from onceover.state.records.value import MALFORMED, mapping, whole_number
 from onceover.topics.own import STATE_CONFIG, check_ready
 
 log = logging.getLogger(__name__)
@@ -260,7 +260,7 @@ class Heartbeat:
     """Signs of life of a drill, from a thread with connections of its own. A context manager."""
 
     def __init__(self, target: Cluster, tp: TopicPartition, drill: str) -> None:
-        self._cluster = Cluster(target.config, target.expected_id)
+        self._cluster = target.another()
         self._tp = tp
         self._drill = drill
         self._over = threading.Event()

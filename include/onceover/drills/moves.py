@@ -9,10 +9,10 @@ from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.records import ends_of, next_records
 from onceover.errors import NeedsOperator
-from onceover.kafka.admin import Admin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 
 def copied_to(target: Cluster, flow: str, enrolled: Collection[Enrolment]) -> dict[TopicPartition, int]:

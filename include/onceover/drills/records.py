@@ -8,12 +8,12 @@ from typing import Final
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.fetcher import Fetcher, Position
-from onceover.kafka.reading import OffsetGone, place, visible
+from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.logs.reading import OffsetGone, place, visible
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.wire.batches.records import DecodedRecord, decode
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import DecodedRecord, decode
 
 _FETCH_BYTES: Final = 1 << 20
 _WAIT_MS: Final = 200

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from onceover.groups.decide import Direction, OtherPosition, Remembered
 from onceover.model import TopicPartition
-from onceover.state.value import name, partition_number, whole_number
+from onceover.state.records.value import name, partition_number, whole_number
 
 VERSION: Final = 1
 # Brokers, and the library, take records of 1 MB by default. An entry has up to 750 bytes: its topic's name

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from onceover.errors import NeedsOperator
 from onceover.groups.commits import Committed
-from onceover.kafka.batchat import batches_at
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.logs.batchat import batches_at
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.log import StateLog
-from onceover.state.progress import beside
+from onceover.state.records.progress import beside
 from onceover.stops.codes import StopCode
 from onceover.stops.lastbatch import is_another, place_of
 from onceover.stops.record import stop_in

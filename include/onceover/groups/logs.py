@@ -14,8 +14,8 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each, answers_in_time
+from onceover.kafka.ports import LogEnds
 from onceover.model import TopicPartition
 
 # A partition without a leader must not keep the groups of all others waiting.
@@ -41,7 +41,7 @@ class Logs:
     missing: int = 0
 
 
-def read_logs(giving: Cluster, receiving: Cluster, pairs: Mapping[TopicPartition, TopicPartition]) -> Logs:
+def read_logs(giving: LogEnds, receiving: LogEnds, pairs: Mapping[TopicPartition, TopicPartition]) -> Logs:
     """Return what the partitions hold now.
 
     Args:
@@ -65,14 +65,14 @@ def read_logs(giving: Cluster, receiving: Cluster, pairs: Mapping[TopicPartition
     )
 
 
-def _told(giving: Cluster, partitions: list[TopicPartition]) -> Each[TopicPartition, int]:
+def _told(giving: LogEnds, partitions: list[TopicPartition]) -> Each[TopicPartition, int]:
     try:
         return giving.each_offset(partitions, calls.LATEST)
     except OnceoverError as error:
         return Each(failed=dict.fromkeys(partitions, error))
 
 
-def _read(cluster: Cluster, partitions: list[TopicPartition], at: int) -> Each[TopicPartition, int]:
+def _read(cluster: LogEnds, partitions: list[TopicPartition], at: int) -> Each[TopicPartition, int]:
     """Read offsets; those that cannot be read now are asked for again together, for a while."""
     each = answers_in_time(
         cluster.retry,

@@ -18,14 +18,14 @@ from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.entries import VERSION, Entries, Key, Pieces, entries_of, rewritten
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.log import StateLog
-from onceover.state.value import MALFORMED
+from onceover.state.records.value import MALFORMED
 
 # Small segments: only closed ones are compacted, and a continuous sync writes a record for each group that
 # has moved, every interval.

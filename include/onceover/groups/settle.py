@@ -14,8 +14,8 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import MustReset, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.link.connection import ConnectionLost
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from onceover.errors import OnceoverError
 from onceover.groups.decide import PartitionFacts
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import TopicCatalog, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
 
@@ -21,7 +21,7 @@ _TEXT = "the flow has not taken it in: there is no copy of it to go on in"
 
 
 def find_strays(
-    source: Cluster, copies: Copies, groups: Iterable[Iterable[TopicPartition]]
+    source: TopicCatalog, copies: Copies, groups: Iterable[Iterable[TopicPartition]]
 ) -> dict[TopicPartition, TopicPartition]:
     """Return the partitions that are missing, and how their copies would be called.
 

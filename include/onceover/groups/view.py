@@ -26,16 +26,16 @@ from onceover.groups.plan import GroupFacts, GroupView
 from onceover.groups.settle import GroupSettler
 from onceover.groups.strays import Copies, find_strays, stray_facts
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin, GroupListing
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.layout import Layout, check_clusters, check_distinct, layout_in
 from onceover.state.log import StateLog
-from onceover.state.progress import beside, copied_between
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.layout import Layout, check_clusters, check_distinct, layout_in
+from onceover.state.records.progress import beside, copied_between
 from onceover.wire.offsetlookup import NotCovered, Translation
 
 Problems = dict[TopicPartition, tuple[str, str]]

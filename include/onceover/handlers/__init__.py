@@ -11,6 +11,6 @@ Either may be a class, made once for each task of a lane with the arguments, who
 """
 
 from onceover.handlers.record import Headers, Record
-from onceover.wire.columns import SCHEMA
+from onceover.wire.batches.columns import SCHEMA
 
 __all__ = ["SCHEMA", "Headers", "Record"]

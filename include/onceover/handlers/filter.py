@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceover.errors import UsageError
-from onceover.wire.columns import HEADERS, KEY
+from onceover.wire.batches.columns import HEADERS, KEY
 
 _FIX = "correct handler_args"
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from onceover.errors import UsageError
 from onceover.handlers.murmur2 import partitions_of
-from onceover.wire.columns import HEADERS, KEY, PARTITION, SCHEMA, VALUE
+from onceover.wire.batches.columns import HEADERS, KEY, PARTITION, SCHEMA, VALUE
 
 
 class Repartition:

@@ -12,11 +12,11 @@ from typing import Final
 
 from onceover.clock import now_ms
 from onceover.handling.handling import BadRecord
-from onceover.kafka.admin import TopicSpec
+from onceover.kafka.admin.topics import TopicSpec
 from onceover.kafka.ports import Outgoing
 from onceover.model import TopicPartition
-from onceover.wire.batch import parse_header
-from onceover.wire.records import Headers, RawRecord, encode_body, encode_bounded
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.records import Headers, RawRecord, encode_body, encode_bounded
 
 # Brokers take no larger request by default (socket.request.max.bytes), so no larger record either.
 _MAX_MESSAGE_BYTES: Final = 100 << 20

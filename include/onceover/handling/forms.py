@@ -28,8 +28,8 @@ from onceover.model import TopicPartition
 from onceover.stops.codes import StopCode
 from onceover.stops.contents import handler_failed
 from onceover.stops.record import Stop
-from onceover.wire import records as wire
-from onceover.wire.columns import (
+from onceover.wire.batches import records as wire
+from onceover.wire.batches.columns import (
     HEADERS,
     KEY,
     PARTITION,
@@ -39,8 +39,8 @@ from onceover.wire.columns import (
     VALUE,
     decode_columns,
 )
-from onceover.wire.columns_encode import encode_columns
-from onceover.wire.unpack import Ceiling
+from onceover.wire.batches.columns_encode import encode_columns
+from onceover.wire.batches.unpack import Ceiling
 
 _INT64 = range(-(1 << 63), 1 << 63)
 

@@ -16,10 +16,10 @@ from typing import Final, NamedTuple, Protocol
 
 from onceover.handling.obstacles import RecordProblem
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch, verify
-from onceover.wire.records import DecodedRecord, EncodedBatch
-from onceover.wire.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack_pieces
-from onceover.wire.visibility import Visible
+from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, CorruptBatch, verify
+from onceover.wire.batches.records import DecodedRecord, EncodedBatch
+from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack_pieces
+from onceover.wire.batches.visibility import Visible
 
 # Below Kafka's default max.message.bytes (1,048,588), header included: a topic that takes less is found
 # out by error 10 and remembered.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from onceover.handling.deadletter import DeadLetter
 from onceover.handling.handling import Handling
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import TopicCatalog
 from onceover.model import TopicPartition
 from onceover.stops.contents import listener_failed
 from onceover.stops.record import Stop
@@ -57,7 +57,7 @@ class LaneHandler:
     _dead_partitions: int = 1
     _held: dict[TopicPartition, None] = field(default_factory=dict)
 
-    def open(self, target: Cluster) -> None:
+    def open(self, target: TopicCatalog) -> None:
         """Look at the dead-letter topic; to be called before each session.
 
         Where it is gone, or may not be seen, nobody is told yet: it is the trouble of whoever has a record

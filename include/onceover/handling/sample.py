@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 from onceover.errors import Retriable
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.fetcher import Fetcher
-from onceover.kafka.reading import place, visible
+from onceover.kafka.logs.fetcher import Fetcher
+from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.records import DecodedRecord, decode, decode_payload
+from onceover.wire.batches.unpack import READERS, Ceiling
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import DecodedRecord, decode, decode_payload
-from onceover.wire.unpack import READERS, Ceiling
-from onceover.wire.visibility import Visible
 
 # A source that does not answer for so long is looked at another time.
 _TIMEOUT_S: Final = 15.0

@@ -47,7 +47,7 @@ from kafka.protocol.producer import (
     TxnOffsetCommitResponse,
 )
 
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
 from onceover.model import TopicPartition
 from onceover.wire.metadata import Metadata, decode_metadata
 
@@ -109,7 +109,7 @@ def _place(topic: Any, partition: int) -> TopicPartition:
     return TopicPartition(text(topic), partition)
 
 
-def api_versions(connection: Connection) -> ApiVersions:
+def api_versions(connection: Channel) -> ApiVersions:
     """ApiVersions v3: what the broker serves, and the cluster's finalized features (KIP-584)."""
 
     def read(answer: Any) -> ApiVersions:
@@ -122,7 +122,7 @@ def api_versions(connection: Connection) -> ApiVersions:
     return connection.call(request, ApiVersionsResponse, read)
 
 
-def metadata(connection: Connection, topics: Sequence[str] | None) -> Metadata:
+def metadata(connection: Channel, topics: Sequence[str] | None) -> Metadata:
     """Metadata v12: brokers, cluster id, and the topics named (None: all). Never creates a topic."""
     named = None if topics is None else [(_NO_TOPIC_ID, name) for name in topics]
     request = MetadataRequest(
@@ -135,7 +135,7 @@ def metadata(connection: Connection, topics: Sequence[str] | None) -> Metadata:
 
 
 def find_coordinators(
-    connection: Connection, keys: Collection[str], key_type: int
+    connection: Channel, keys: Collection[str], key_type: int
 ) -> dict[str, tuple[int, int]]:
     """FindCoordinator v4 for groups (0) or transactional.ids (1): error code, and the broker, of each."""
 
@@ -148,7 +148,7 @@ def find_coordinators(
 
 
 def list_offsets(
-    connection: Connection, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int
+    connection: Channel, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int
 ) -> dict[TopicPartition, tuple[int, int, int]]:
     """ListOffsets v6: (error code, offset, leader epoch) of each partition at ``timestamp_ms``.
 
@@ -177,7 +177,7 @@ def offsets_listed(answer: Any) -> dict[TopicPartition, tuple[int, int, int]]:
 
 
 def end_offsets_for_epochs(
-    connection: Connection, epochs: Mapping[TopicPartition, int]
+    connection: Channel, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[int, int, int]]:
     """OffsetForLeaderEpoch v4: (error code, epoch, end offset of that epoch) (KIP-320)."""
 
@@ -197,7 +197,7 @@ def end_offsets_for_epochs(
 
 
 def open_transactions(
-    connection: Connection, partitions: Iterable[TopicPartition]
+    connection: Channel, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, Mapping[int, int]]]:
     """DescribeProducers v0: (error code, first offset of each producer id's open transaction) (KIP-664).
 
@@ -223,7 +223,7 @@ def open_transactions(
 
 
 def offset_fetch(
-    connection: Connection, asked: Mapping[str, Iterable[TopicPartition] | None], *, stable: bool
+    connection: Channel, asked: Mapping[str, Iterable[TopicPartition] | None], *, stable: bool
 ) -> dict[str, tuple[int, dict[TopicPartition, CommittedOffset]]]:
     """OffsetFetch v8: each group's error code, and what it has committed (None: for all partitions).
 
@@ -277,7 +277,7 @@ def offset_commit_request(group: str, offsets: Mapping[TopicPartition, OffsetToC
     return request, OffsetCommitResponse
 
 
-def init_producer_id(connection: Connection, transactional_id: str | None, timeout_ms: int) -> InitResult:
+def init_producer_id(connection: Channel, transactional_id: str | None, timeout_ms: int) -> InitResult:
     """InitProducerId v4: bumps the epoch, which fences every older holder and aborts what it left open.
 
     Without a transactional.id any broker hands out a fresh producer id, and nobody is fenced.
@@ -297,7 +297,7 @@ def init_producer_id(connection: Connection, transactional_id: str | None, timeo
 
 
 def add_partitions_to_txn(
-    connection: Connection,
+    connection: Channel,
     transactional_id: str,
     producer: tuple[int, int],
     partitions: Iterable[TopicPartition],
@@ -322,7 +322,7 @@ def add_partitions_to_txn(
 
 
 def add_offsets_to_txn(
-    connection: Connection, transactional_id: str, producer: tuple[int, int], group: str
+    connection: Channel, transactional_id: str, producer: tuple[int, int], group: str
 ) -> int:
     """AddOffsetsToTxn v3 (older request set): its error code."""
     request = AddOffsetsToTxnRequest(
@@ -336,7 +336,7 @@ def add_offsets_to_txn(
 
 
 def txn_offset_commit(
-    connection: Connection,
+    connection: Channel,
     transactional_id: str,
     producer: tuple[int, int],
     group: str,
@@ -360,7 +360,7 @@ def txn_offset_commit(
 
 
 def end_txn(
-    connection: Connection,
+    connection: Channel,
     transactional_id: str,
     producer: tuple[int, int],
     *,

@@ -11,28 +11,25 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
-from uuid import UUID
+from typing import Self, TypeVar
 
 from onceover.ages import age_text
 from onceover.backoff import Backoff, Deadline, Patience
-from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
-from onceover.kafka.link.connection import Address, Connection, ConnectionLost
-from onceover.kafka.link.login import Login
+from onceover.kafka.link.channel import Address, Channel
+from onceover.kafka.link.connection import Connection, ConnectionLost
+from onceover.kafka.ports import DEFAULT_TIMEOUT_S, A, ClientSettings, Features, PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
-from onceover.txn.rights import lacking
 from onceover.wire.metadata import Metadata
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-# An answer about one partition, its error code first.
-A = TypeVar("A", bound=tuple[Any, ...])
 
-DEFAULT_TIMEOUT_S = 30.0
 # Longer than an election; whoever waits at a terminal wonders by then.
 _SILENT_S = 5.0
 _API_PRODUCE = 0
@@ -45,50 +42,8 @@ _UNSTABLE_OFFSET_COMMIT = 88
 _REPLACE = "where it was changed, write the new one into the client_file, which is read at each connection"
 
 
-class ClientSettings(Protocol):
-    """What a cluster needs of ``config.clients.ClientConfig``."""
-
-    @property
-    def alias(self) -> str:
-        """Name of the cluster in messages."""
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """Librdkafka keys, as they are now: looked at for each connection."""
-
-    @property
-    def login(self) -> Login:
-        """What is known of it, by all who use these keys."""
-
-
-@dataclass(frozen=True)
-class PartitionInfo:
-    """A partition's leader as the metadata names it; leader -1 while there is none."""
-
-    leader: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True)
-class TopicInfo:
-    """A topic that exists; ``partitions`` by number."""
-
-    name: str
-    topic_id: UUID
-    partitions: Mapping[int, PartitionInfo]
-    is_internal: bool
-
-
-@dataclass(frozen=True)
-class Features:
-    """What the brokers can do, read once per cluster object."""
-
-    transaction_version: int
-    max_produce_version: int
-
-
 @dataclass
-class Cluster:
+class LiveCluster:
     """Access to one cluster. Not thread-safe, not fork-safe: each thread and process opens its own.
 
     Args:
@@ -102,7 +57,7 @@ class Cluster:
     expected_id: str | None = None
     patience: Patience = field(default_factory=Patience)
     _brokers: dict[int, Address] = field(default_factory=dict)
-    _control: dict[int, Connection] = field(default_factory=dict)
+    _control: dict[int, Channel] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
     _features: Features | None = None
     # Brokers that left a request without an answer, or refused us: whoever else there is, is asked first.
@@ -113,13 +68,17 @@ class Cluster:
         """Name of the cluster in messages."""
         return self.config.alias
 
-    def hasty(self, patience_s: float) -> Cluster:
+    def hasty(self, patience_s: float) -> LiveCluster:
         """Return the same cluster, for somebody who would rather have no answer than wait for it."""
-        return Cluster(self.config, self.expected_id, Patience(patience_s))
+        return LiveCluster(self.config, self.expected_id, Patience(patience_s))
+
+    def another(self) -> LiveCluster:
+        """Return the same cluster by connections of its own, for another thread or another login."""
+        return LiveCluster(self.config, self.expected_id)
 
     # ---- connections
 
-    def open(self, node: int | None = None) -> Connection:
+    def open(self, node: int | None = None) -> Channel:
         """Open a new connection to ``node`` (None: any broker) and check the cluster id.
 
         Raises:
@@ -181,7 +140,7 @@ class Cluster:
             return refusal
         return Retriable(text, where=refusal.where, resolve=resolve)
 
-    def control(self, node: int | None = None) -> Connection:
+    def control(self, node: int | None = None) -> Channel:
         """Return the shared connection to ``node`` for requests without payload."""
         key = -1 if node is None else node
         connection = self._control.get(key)
@@ -198,7 +157,7 @@ class Cluster:
         self._control.clear()
         self._coordinators.clear()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -219,7 +178,7 @@ class Cluster:
         calls_metadata = calls.metadata(self.control(), [])
         self._learn(self.control(), calls_metadata)
 
-    def _learn(self, connection: Connection, answer: Metadata) -> None:
+    def _learn(self, connection: Channel, answer: Metadata) -> None:
         if self.expected_id is None:
             self.expected_id = answer.cluster_id
         if answer.cluster_id != self.expected_id:
@@ -305,7 +264,7 @@ class Cluster:
 
     # ---- coordinators
 
-    def coordinator(self, key: str, key_type: int) -> Connection:
+    def coordinator(self, key: str, key_type: int) -> Channel:
         """Return the shared connection to the coordinator of a group or transactional.id.
 
         Raises:
@@ -436,7 +395,7 @@ class Cluster:
             return min(((f, i) for i, f in firsts.items() if i in producer_ids[tp]), default=(-1, -1))
 
         def ask(
-            connection: Connection, some: list[TopicPartition]
+            connection: Channel, some: list[TopicPartition]
         ) -> dict[TopicPartition, tuple[int, int, int]]:
             found = calls.open_transactions(connection, some)
             return {tp: (code, *oldest(tp, firsts)) for tp, (code, firsts) in found.items()}
@@ -456,7 +415,7 @@ class Cluster:
         self,
         partitions: Iterable[TopicPartition],
         api: Api,
-        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, A]],
+        ask: Callable[[Channel, list[TopicPartition]], Mapping[TopicPartition, A]],
     ) -> Each[TopicPartition, A]:
         """Ask the leaders one after the other; each answer begins with an error code."""
         led = self._by_leader(list(partitions))
@@ -522,22 +481,6 @@ class Cluster:
                 began_s = time.monotonic()
                 backoff.pause(deadline, error)
                 self.patience.spend(time.monotonic() - began_s)
-
-
-def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> OnceoverError:
-    """Return the exception that an error code of a request outside a transaction calls for."""
-    name = api.name.replace("_", " ").lower()
-    text = f"{alias} answers error {code} to {name}"
-    if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
-        return NotNow(text, where=subject)
-    if action is Action.UNAUTHORIZED:
-        return UsageError(
-            f"{alias} refuses {name} (error {code}, {lacking(api, code)})",
-            code=KafkaCode.NOT_AUTHORIZED,
-            where=subject,
-            resolve="grant the flow's principal the rights listed in docs/operations.md",
-        )
-    return NeedsOperator(text, code=KafkaCode.BROKER_ERROR, where=subject)
 
 
 def parse_bootstrap(servers: str) -> list[Address]:

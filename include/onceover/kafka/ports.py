@@ -1,14 +1,281 @@
-"""What use cases need of Kafka, as protocols: the real edges and the tests' fakes both fit them."""
+"""What use cases need of Kafka, as protocols: the real edges and the tests' one fake fit them.
+
+``Cluster`` is the whole; what asks for less says so. The concrete one (``kafka.cluster``) is made where flow
+files are turned into clusters, and nowhere else: a lint rule.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar
 from uuid import UUID
 
-from onceover.kafka.calls import OffsetToCommit
+from onceover.backoff import Deadline, Patience
+from onceover.errors import OnceoverError, Retriable
+from onceover.kafka.calls import READ_COMMITTED, CommittedOffset, InitResult, OffsetToCommit
+from onceover.kafka.each import Each
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.link.login import Login
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchHeader
+from onceover.txn.classify import Api
+from onceover.wire.batches.batch import BatchHeader
+
+T = TypeVar("T")
+# An answer about one partition, its error code first.
+A = TypeVar("A", bound=tuple[Any, ...])
+
+DEFAULT_TIMEOUT_S: Final = 30.0
+
+
+class ClientSettings(Protocol):
+    """What a cluster needs of ``config.clients.ClientConfig``."""
+
+    @property
+    def alias(self) -> str:
+        """Name of the cluster in messages."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Librdkafka keys, as they are now: looked at for each connection."""
+
+    @property
+    def login(self) -> Login:
+        """What is known of it, by all who use these keys."""
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """A partition's leader as the metadata names it; leader -1 while there is none."""
+
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic that exists; ``partitions`` by number."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, PartitionInfo]
+    is_internal: bool
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the brokers can do, read once per cluster object."""
+
+    transaction_version: int
+    max_produce_version: int
+
+
+class Patient(Protocol):
+    """A cluster, as whoever asks it anything needs it: by its name, and again while it does not answer."""
+
+    # How long its brokers may leave us without an answer.
+    patience: Patience
+
+    @property
+    def alias(self) -> str:
+        """Name of the cluster in messages."""
+
+    def retry(
+        self,
+        attempt: Callable[[], T],
+        deadline: Deadline | None = None,
+        *,
+        only: type[Retriable] = Retriable,
+    ) -> T:
+        """Run ``attempt`` until it works or the deadline passes.
+
+        Args:
+            deadline: without one, 30 s, or until nobody has patience with the cluster any more.
+            only: what is tried again.
+        """
+
+
+class TopicCatalog(Patient, Protocol):
+    """Which topics there are."""
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
+        """Return the topics that exist among ``names`` (None: all), freshly read.
+
+        Raises:
+            Retriable: a topic's metadata is not available at the moment.
+            NeedsOperator: not authorized to describe a topic that was named.
+        """
+
+    def each_topic(self, names: Sequence[str] | None = None) -> Each[str, TopicInfo]:
+        """Return the same, with what the cluster does not answer beside it."""
+
+    def hidden_topics(self, names: Collection[str]) -> dict[str, OnceoverError]:
+        """Return which of these topics may not be described, with the answer.
+
+        Raises:
+            Retriable: the cluster is away.
+        """
+
+
+class LogEnds(TopicCatalog, Protocol):
+    """Where logs begin and end, and what is open in them."""
+
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
+        """Return the offset at ``timestamp_ms`` (or EARLIEST, LATEST) of every partition.
+
+        Raises:
+            Retriable: a leader is moving.
+            UsageError: not authorized to describe a topic.
+        """
+
+    def each_offset(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = READ_COMMITTED
+    ) -> Each[TopicPartition, int]:
+        """Return the same, with the partitions beside it that are not answered."""
+
+    def each_epoch_end(self, epochs: Mapping[TopicPartition, int]) -> Each[TopicPartition, tuple[int, int]]:
+        """Return where each leader epoch ends in the log now, as (epoch, end offset) (KIP-320)."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the same of all partitions.
+
+        Raises:
+            As ``list_offsets``.
+        """
+
+    def each_open(
+        self, producer_ids: Mapping[TopicPartition, Collection[int]]
+    ) -> Each[TopicPartition, tuple[int, int]]:
+        """Return the first offset and the producer id of the oldest open transaction in each log.
+
+        Only those of the ids that are named with the partition; -1 and -1 without one.
+        """
+
+
+class GroupPositions(Patient, Protocol):
+    """What consumer groups have committed."""
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = True
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the group's committed offsets; partitions without one are left out.
+
+        Raises:
+            Retriable: a transaction of the group is pending, or the coordinator is away.
+            UsageError: not authorized to describe the group, or one of the topics.
+        """
+
+    def each_committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = True
+    ) -> Each[TopicPartition, CommittedOffset]:
+        """Return the same, with the partitions beside it that may not be asked about.
+
+        Raises:
+            As ``committed``, where the group as a whole is not answered.
+        """
+
+
+class ProducerIds(Patient, Protocol):
+    """Who may produce."""
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> InitResult:
+        """Try InitProducerId once and return its answer; the caller decides about trying again."""
+
+    def fresh_producer_id(self) -> InitResult:
+        """Ask any broker for a producer id of our own, without transactions; fences nobody."""
+
+
+class Brokers(Patient, Protocol):
+    """The way to each broker, for requests that nothing else here makes."""
+
+    @property
+    def config(self) -> ClientSettings:
+        """Alias and client properties."""
+
+    def features(self, *, anew: bool = False) -> Features:
+        """Return what the cluster can do; transaction.version 0 where the feature is unknown.
+
+        Args:
+            anew: ask again: features change when a cluster is upgraded.
+        """
+
+    def open(self, node: int | None = None) -> Channel:
+        """Open a new connection to ``node`` (None: any broker) and check the cluster id.
+
+        Raises:
+            Retriable: nobody answers there; or TLS or SASL refuses us at one broker of several, or where the
+                login has worked until now.
+            NeedsOperator: another cluster answers there.
+            UsageError: refused by TLS or SASL, by whoever there is.
+        """
+
+    def control(self, node: int | None = None) -> Channel:
+        """Return the shared connection to ``node`` for requests without payload."""
+
+    def coordinator(self, key: str, key_type: int) -> Channel:
+        """Return the shared connection to the coordinator of a group or transactional.id.
+
+        Raises:
+            Retriable: the coordinator is not available at the moment.
+        """
+
+    def coordinator_node(self, key: str, key_type: int) -> int:
+        """Return the broker that coordinates a group or transactional.id, asking when it is not known."""
+
+    def coordinator_nodes(self, keys: Sequence[str], key_type: int) -> Each[str, int]:
+        """Return the same of many, asking for all that are not known together."""
+
+    def forget_coordinator(self, key: str, key_type: int) -> None:
+        """Look the coordinator up again next time."""
+
+    def each_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        api: Api,
+        ask: Callable[[Channel, list[TopicPartition]], Mapping[TopicPartition, A]],
+    ) -> Each[TopicPartition, A]:
+        """Ask the leaders one after the other; each answer begins with an error code."""
+
+
+class Cluster(LogEnds, GroupPositions, ProducerIds, Brokers, Protocol):
+    """Access to one cluster; a context manager that closes it.
+
+    Not thread-safe, not fork-safe: each thread and process has its own (``another``).
+    """
+
+    @property
+    def expected_id(self) -> str | None:
+        """The id of the only cluster that is believed; None before one was met."""
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster, connecting if that has not happened yet."""
+
+    def keep_to(self, cluster_id: str) -> None:
+        """Refuse any other cluster from now on, unless one was met already."""
+
+    def hasty(self, patience_s: float) -> Cluster:
+        """Return the same cluster, for somebody who would rather have no answer than wait for it.
+
+        By connections of its own, which the caller closes.
+        """
+
+    def another(self) -> Cluster:
+        """Return the same cluster by connections of its own, for another thread or another login.
+
+        The caller closes it.
+        """
+
+    def close(self) -> None:
+        """Close every shared connection."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class Outgoing(NamedTuple):

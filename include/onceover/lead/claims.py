@@ -1,4 +1,4 @@
-"""Claiming topics before they are taken in: the steps of ``state.ownership`` on real clusters.
+"""Claiming topics before they are taken in: the steps of ``state.records.ownership`` on real clusters.
 
 Invariant: what ``settle`` lets through was claimed, and everybody could read the claim before the other flows
 were looked at; until it is enrolled the claim stands.
@@ -15,7 +15,7 @@ from onceover.clock import now_ms
 from onceover.lead.leader import Leader
 from onceover.planning.plan import Refusal
 from onceover.state import names
-from onceover.state.ownership import Claim, ClaimAnswer, FlowId, Rival, decide, read_claims
+from onceover.state.records.ownership import Claim, ClaimAnswer, FlowId, Rival, decide, read_claims
 from onceover.state.steps import Step, reached
 from onceover.topics.refusals import claimed_elsewhere
 

@@ -14,16 +14,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Cluster
 from onceover.lead.codes import LeadCode
 from onceover.model import TopicPartition
 from onceover.resume.resume import is_leaderless, map_partition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.layout import layout_in
 from onceover.state.log import StateLog
 from onceover.state.read import read_log
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.layout import layout_in
 from onceover.stops.record import stopped_in
 from onceover.stops.requests import asks_to_stop
 

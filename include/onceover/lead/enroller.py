@@ -16,13 +16,13 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
-from onceover.state.progress import first_progress
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.progress import first_progress
 from onceover.topics.plan import TopicPlan, View
 from onceover.topics.refusals import grown_into, not_enrolled
 

@@ -20,17 +20,17 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.resume.told import settle
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
 from onceover.state.fenced import send, take_id
 from onceover.state.fencing import LEADER_TIMEOUT_MS, START_DEADLINE_S, fence
-from onceover.state.layout import (
+from onceover.state.log import StateLog
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import (
     DONE,
     Layout,
     check_clusters,
@@ -39,8 +39,7 @@ from onceover.state.layout import (
     layout_in,
     leaves_unfinished,
 )
-from onceover.state.log import StateLog
-from onceover.state.ownership import FlowId
+from onceover.state.records.ownership import FlowId
 from onceover.state.steps import Step, reached
 
 log = logging.getLogger(__name__)

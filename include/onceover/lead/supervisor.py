@@ -17,8 +17,8 @@ from onceover.acls.sync import AclSync
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
 from onceover.lead.enroller import Enroller, Start
@@ -29,11 +29,11 @@ from onceover.planning.plan import Change, Refusal
 from onceover.positions.merge import MapMerger, MapUpkeep, MergeRules
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment, LeftAt, read_enrolments
-from onceover.state.layout import DONE, Layout, check_distinct
 from onceover.state.log import StateLog
-from onceover.state.managed import read_managed
 from onceover.state.read import read_layout
+from onceover.state.records.enrolment import Enrolment, LeftAt, read_enrolments
+from onceover.state.records.layout import DONE, Layout, check_distinct
+from onceover.state.records.managed import read_managed
 from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request
 from onceover.topics.apply import TopicApply
 from onceover.topics.lineage import changed_upstream

@@ -16,7 +16,7 @@ from onceover.groups.plan import GroupView
 from onceover.groups.view import GroupReader
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.mirrormaker.codes import MirrorCode
 from onceover.mirrormaker.records import (
     HEARTBEATS_TOPIC,
@@ -34,10 +34,10 @@ from onceover.positions.index import MapIndex
 from onceover.positions.store import MapStore, StoreDamaged
 from onceover.positions.translate import Translator
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.layout import check_clusters, layout_in
 from onceover.state.log import StateLog
-from onceover.state.progress import beside, copied_between
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.layout import check_clusters, layout_in
+from onceover.state.records.progress import beside, copied_between
 from onceover.wire.mirroroutput import encode_heartbeat
 
 # A heartbeat under way is looked for this often in its interval, and its age is known as exactly as that.

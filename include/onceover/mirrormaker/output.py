@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from onceover.errors import OnceoverError, Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.mirrormaker.look import CheckpointRound, FlowView, HeartbeatRound, OffsetSyncRound
 from onceover.mirrormaker.records import MirrorSettings
 from onceover.planning.plan import Refusal

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.mirrormaker.codes import MirrorCode
 from onceover.model import TopicPartition

@@ -7,7 +7,7 @@ from typing import Any
 
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.operate.statusread import PartitionStatusReader, described, first_of
 

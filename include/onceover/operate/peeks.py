@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.fetcher import Fetcher, Position
-from onceover.kafka.reading import place, visible
+from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.visibility import Visible
 
 _PEEK_BYTES: Final = 1 << 18
 _PEEK_TRIES: Final = 20

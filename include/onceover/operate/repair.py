@@ -15,7 +15,7 @@ from onceover.clock import now_ms
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.planning import commands
@@ -24,11 +24,11 @@ from onceover.planning.codes import PlanningCode
 from onceover.planning.plan import Change, Plan, Refusal
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import check_clusters
-from onceover.state.progress import beside, copied_between
 from onceover.state.read import FlowState, read_flow_state
-from onceover.state.runstate import RunState, read_heartbeat, run_of
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import check_clusters
+from onceover.state.records.progress import beside, copied_between
+from onceover.state.records.runstate import RunState, read_heartbeat, run_of
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, stop_in
 from onceover.topics.steps import TopicStep

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onceover.errors import NeedsOperator, OnceoverError
-from onceover.kafka.admin import Admin
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.enroller import wait_for_topics
 from onceover.lead.leader import FlowIdentity, Leader
@@ -30,11 +30,11 @@ from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
-from onceover.state.layout import Layout
-from onceover.state.managed import read_managed
-from onceover.state.progress import first_progress
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.layout import Layout
+from onceover.state.records.managed import read_managed
+from onceover.state.records.progress import first_progress
 from onceover.stops.record import stopped_in
 from onceover.stops.requests import request_resume
 from onceover.topics.apply import TopicApply

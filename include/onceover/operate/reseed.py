@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from onceover.clock import now_ms
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.operate.repair import (
@@ -33,10 +33,10 @@ from onceover.operate.repair import (
 )
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import check_clusters
-from onceover.state.managed import read_managed
-from onceover.state.progress import beside, copied_between
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import check_clusters
+from onceover.state.records.managed import read_managed
+from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.topics.plan import TopicPlan, plan_topics
 from onceover.topics.scope import Rules

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.deadletters import DeadLetterCount, count_dead_letters
 from onceover.operate.peeks import last_commit_ms, oldest_timestamps
@@ -32,9 +32,9 @@ from onceover.operate.statusread import (
 )
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.planning.background import in_background
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import check_clusters
-from onceover.state.progress import beside
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import check_clusters
+from onceover.state.records.progress import beside
 from onceover.stops.record import Stop
 from onceover.topics.scope import Rules, explain
 

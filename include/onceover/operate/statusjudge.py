@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.statusread import SourceLogs, TargetLogs
-from onceover.state.enrolment import Enrolment
-from onceover.state.progress import beside
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import beside
 from onceover.stops.judge import Evidence, TopicSeen, judge
 from onceover.stops.record import Stop
 

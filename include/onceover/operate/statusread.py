@@ -14,22 +14,23 @@ from typing import Any, Final
 from onceover.acls.kept import unread_acls
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.each import Each
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
-from onceover.state.managed import unread_managed
-from onceover.state.ownership import Claim
 from onceover.state.read import read_values
-from onceover.state.runstate import read_heartbeat
-from onceover.state.value import MALFORMED, RESOLVE, own, whole_number
-from onceover.state.verdicts import Verdicts
-from onceover.state.verified import Watermark
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.managed import unread_managed
+from onceover.state.records.ownership import Claim
+from onceover.state.records.runstate import read_heartbeat
+from onceover.state.records.value import MALFORMED, RESOLVE, own, whole_number
+from onceover.state.records.verdicts import Verdicts
+from onceover.state.records.verified import Watermark
 from onceover.stops.judge import needs_epoch
 from onceover.stops.record import Stop
 from onceover.txn.classify import Action, Api, classify
@@ -69,7 +70,7 @@ class PartitionStatusReader:
     ) -> dict[TopicPartition, int]:
         """Return the offset at ``timestamp_ms`` (or EARLIEST, LATEST) of the partitions that answer."""
 
-        def ask(connection: Connection, some: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
+        def ask(connection: Channel, some: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
             return calls.list_offsets(connection, some, timestamp_ms, isolation)
 
         found = self._ask(partitions, Api.LIST_OFFSETS, ask)
@@ -78,7 +79,7 @@ class PartitionStatusReader:
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """Return where each leader epoch ends now, of the partitions that answer (KIP-320)."""
 
-        def ask(connection: Connection, some: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
+        def ask(connection: Channel, some: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
             return calls.end_offsets_for_epochs(connection, {tp: epochs[tp] for tp in some})
 
         found = self._ask(epochs, Api.OFFSET_FOR_LEADER_EPOCH, ask)
@@ -88,7 +89,7 @@ class PartitionStatusReader:
         self,
         partitions: Iterable[TopicPartition],
         api: Api,
-        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, Any]],
+        ask: Callable[[Channel, list[TopicPartition]], Mapping[TopicPartition, Any]],
     ) -> dict[TopicPartition, Any]:
         found: dict[TopicPartition, Any] = {}
         left = [tp for tp in partitions if tp.topic in self.topics]

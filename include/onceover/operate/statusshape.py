@@ -17,11 +17,11 @@ from onceover.model import TopicPartition, lane_of
 from onceover.operate.codes import StatusCode
 from onceover.operate.deadletters import DeadLetterCount
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
-from onceover.state.enrolment import Enrolment
-from onceover.state.progress import beside
-from onceover.state.runstate import FlowRun, RunState, driver_entry, run_need, run_of
-from onceover.state.verdicts import AuditFailure, audit_entry, audit_need
-from onceover.state.verified import flow_entry, partition_entry
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import beside
+from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_need, run_of
+from onceover.state.records.verdicts import AuditFailure, audit_entry, audit_need
+from onceover.state.records.verified import flow_entry, partition_entry
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
 from onceover.topics.scope import Rules, explain

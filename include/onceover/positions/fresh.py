@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from onceover.errors import OnceoverError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.positions.index import MapIndex
 from onceover.positions.store import MapStore, StoreDamaged
 from onceover.state import names

@@ -19,8 +19,8 @@ from uuid import UUID
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import DEFAULT_TIMEOUT_S, Cluster
 from onceover.kafka.each import answers_in_time
+from onceover.kafka.ports import DEFAULT_TIMEOUT_S, Cluster
 from onceover.positions.codes import PositionCode
 from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point, Unread
 from onceover.positions.store import Anchor, MapStore, StoreDamaged

@@ -21,21 +21,20 @@ from typing import Final, TypeAlias
 
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.portions import portions
-from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.ports import Cluster, Outgoing, Refused
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import OWN_BATCH_BYTES, distinct_targets
 from onceover.model import TopicPartition, lane_of
 from onceover.positions.index import MapIndex
 from onceover.positions.store import MapStore, StoreDamaged
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step, reached
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.records import encode
 from onceover.wire.offsetlookup import join, mergeable
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
-from onceover.wire.records import encode
 
 log = logging.getLogger(__name__)
 

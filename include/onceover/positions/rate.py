@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.positions.reader import MapChanged, MapTopic, Point
 from onceover.state import names
 

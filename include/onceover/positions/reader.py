@@ -14,16 +14,16 @@ from uuid import UUID
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import Each
-from onceover.kafka.fetcher import Fetcher, Position
-from onceover.kafka.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.wire.batch import Buffer
+from onceover.wire.batches.batch import Buffer
+from onceover.wire.batches.records import decode
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value, key_named_by
-from onceover.wire.records import decode
 
 # One answer is decoded and applied as a whole: a quarter of a second of work, a few MB of memory.
 _MAX_BYTES: Final = 1 << 20

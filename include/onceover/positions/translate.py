@@ -19,17 +19,17 @@ from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import Each, answers_in_time
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.positions.fresh import AGAIN_S, STALE_S, FreshMap
 from onceover.positions.store import MapStore, PairRow
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.layout import Layout, layout_in
-from onceover.state.progress import beside, copied_between
 from onceover.state.read import read_leader
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.layout import Layout, layout_in
+from onceover.state.records.progress import beside, copied_between
 from onceover.wire.offsetlookup import (
     NotCovered,
     Translated,

@@ -16,7 +16,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.resume.peek import PartitionReader
 

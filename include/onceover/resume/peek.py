@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.fetcher import Fetcher, Position
-from onceover.kafka.reading import TopicGone, place, visible
+from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.logs.reading import TopicGone, place, visible
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batches.batch import BatchHeader
+from onceover.wire.batches.records import DecodedRecord, decode, encode_body
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import DecodedRecord, decode, encode_body
-from onceover.wire.visibility import Visible
 
 _MAX_BYTES: Final = 4 << 20
 _WAIT_S: Final = 10.0

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from onceover.errors import OnceoverError, Retriable
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition, lane_of
 from onceover.positions.reader import MapChanged, MapTopic, Point
 from onceover.state import names

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
-from onceover.kafka.batchat import batches_at
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
+from onceover.kafka.logs.batchat import batches_at
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.resume.beyond import behind, written_behind
 from onceover.resume.receipted import GenerationPosition, copied_further
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.progress import beside, put_back
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import beside, put_back
 from onceover.stops.aside import TroubleSide
 from onceover.stops.codes import WaitCode
 from onceover.stops.judge import Evidence, TopicSeen, judge, needs_epoch

@@ -17,13 +17,12 @@ from typing import Final
 
 from onceover.errors import MustReset
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.ports import Cluster, GroupPositions, TxnProducer
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.committed import read_progress
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 # A little more than the time before: the machine may be busier.
 _REST_SHARE: Final = 1.5
@@ -63,7 +62,7 @@ class ToldProgress:
         target: the lane's own.
     """
 
-    def __init__(self, flow: str, target: Cluster) -> None:
+    def __init__(self, flow: str, target: GroupPositions) -> None:
         self._flow = flow
         self._target = target
         self._told: dict[TopicPartition, OffsetToCommit | None] = {}

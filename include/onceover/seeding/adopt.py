@@ -16,9 +16,9 @@ from typing import Final
 
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.calls import ListedGroup
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning.plan import Change, Refusal
 from onceover.resume.peek import read_topic

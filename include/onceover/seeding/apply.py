@@ -17,9 +17,9 @@ from typing import Any, Final
 from onceover.clock import now_ms
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
@@ -34,11 +34,11 @@ from onceover.planning.plan import Refusal
 from onceover.seeding.origins import FlowClusters, Origin
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
-from onceover.state.layout import Layout, check_clusters, check_distinct
-from onceover.state.managed import read_managed
-from onceover.state.progress import beside, first_progress
 from onceover.state.read import FlowState, read_flow_state
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.layout import Layout, check_clusters, check_distinct
+from onceover.state.records.managed import read_managed
+from onceover.state.records.progress import beside, first_progress
 from onceover.stops.record import stopped_in
 from onceover.topics.apply import TopicApply
 from onceover.topics.own import StateSettings, create_flow_topics

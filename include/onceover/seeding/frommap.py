@@ -17,8 +17,8 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import answers_in_time
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
@@ -28,7 +28,7 @@ from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.wire.offsetmap import MapRecord
 
 # A partition of the map without a leader must not keep those waiting whose records are in the others.

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from onceover.errors import NeedsOperator, UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning.plan import Change
 from onceover.seeding.codes import SeedingCode

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.approval import Item, ObjectState, items_of
@@ -20,7 +20,7 @@ from onceover.planning.codes import PlanningCode
 from onceover.planning.plan import Change, Plan, Refusal
 from onceover.seeding.codes import SeedingCode
 from onceover.shown import lined
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.stops.codes import StopCode
 from onceover.topics.plan import TopicPlan
 from onceover.topics.refusals import NOT_OURS

@@ -21,9 +21,9 @@ from onceover.seeding.origins import FlowClusters, Passive
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
-from onceover.state.progress import beside
 from onceover.state.read import FlowState, read_flow_state
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import beside
 
 _NONE: Final = "none"
 

@@ -14,13 +14,13 @@ from itertools import islice
 from typing import Final
 
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.resume.peek import PartitionReader, Peek, digest
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.plan import Seat
 from onceover.seeding.seam import Finding, NoSeam, Seam, find_seam
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 
 # Of the target's end: covers what one poll or two of MirrorMaker wrote; longer where that is not enough.
 FIRST_WINDOW: Final = 256

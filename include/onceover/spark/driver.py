@@ -31,7 +31,7 @@ from onceover.backoff import Deadline
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.operate.status import flow_status, stopped_partitions
@@ -46,7 +46,7 @@ from onceover.spark.session import open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.source import ReplicaSource
 from onceover.spark.totals import Totals
-from onceover.state.layout import ASKED, DONE, FAILED, Layout
+from onceover.state.records.layout import ASKED, DONE, FAILED, Layout
 from onceover.topics.scopecheck import nothing_in_scope
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
 

@@ -15,7 +15,7 @@ from onceover.ages import age_text
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.errors import OnceoverError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status, stopped_partitions
 from onceover.positions.rate import Rate, RateMeter
 from onceover.wiring.flows import open_clusters

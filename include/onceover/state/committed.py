@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 
 def read_progress(

@@ -14,9 +14,8 @@ from typing import Any, Final
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, Retriable
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.ports import Refused, TxnProducer
+from onceover.kafka.ports import Cluster, Refused, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition

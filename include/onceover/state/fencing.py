@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import ProducerIds
 from onceover.kafka.produce.requests import way_out
 from onceover.state.codes import StateCode
 from onceover.txn.classify import Action, Api, classify
@@ -19,7 +19,7 @@ LANE_TIMEOUT_MS = 15_000
 START_DEADLINE_S = 90.0
 
 
-def fence(target: Cluster, transactional_id: str) -> None:
+def fence(target: ProducerIds, transactional_id: str) -> None:
     """Bump the epoch of ``transactional_id``: its older holders can commit nothing any more.
 
     Returns only on OK. CONCURRENT_TRANSACTIONS means that an old transaction is being ended first;

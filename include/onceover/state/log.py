@@ -16,14 +16,14 @@ from uuid import UUID
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.fetcher import Fetcher, Position
-from onceover.kafka.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
-from onceover.state.value import Illegible, parsed, parts_of
+from onceover.state.records.value import Illegible, parsed, parts_of
+from onceover.wire.batches.records import decode
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import decode
 
 log = logging.getLogger(__name__)
 

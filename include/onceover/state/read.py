@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.layout import Layout, layout_in
 from onceover.state.log import StateLog
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.layout import Layout, layout_in
 
 
 @dataclass(frozen=True)

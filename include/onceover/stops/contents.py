@@ -6,7 +6,7 @@ from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
 
 
 def refused_record(

@@ -18,7 +18,7 @@ from onceover.stops.codes import StopCode
 from onceover.stops.lastbatch import is_another
 from onceover.stops.record import Stop
 from onceover.stops.undecided import OpenTransaction, TransactionOutcome
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batches.batch import BatchHeader
 from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
 
 _UNKNOWN_EPOCH = -1

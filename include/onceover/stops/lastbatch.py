@@ -8,10 +8,10 @@ moment: its checksum covers times, producer and sequence beside the records.
 
 from __future__ import annotations
 
-from onceover.kafka.batchat import BatchPlace
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.logs.batchat import BatchPlace
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
-from onceover.wire.batch import DELETE_HORIZON, BatchHeader
+from onceover.wire.batches.batch import DELETE_HORIZON, BatchHeader
 from onceover.wire.progress import CopiedBatch
 
 

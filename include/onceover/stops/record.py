@@ -9,7 +9,7 @@ from typing import Any
 
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.value import mapping, record
+from onceover.state.records.value import mapping, record
 
 VERSION = 1
 

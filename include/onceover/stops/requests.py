@@ -15,15 +15,15 @@ from typing import Any
 from onceover.clock import now_ms
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.layout import Layout, layout_in
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
+from onceover.state.records.layout import Layout, layout_in
 from onceover.stops.codes import RequestCode
 from onceover.stops.record import Stop
 

@@ -13,12 +13,12 @@ from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
-from onceover.kafka.admin import Failures, TopicSpec
+from onceover.kafka.admin.topics import Failures, TopicSpec
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Notes
 from onceover.planning.plan import Done, Refusal, nobody
 from onceover.state import names
-from onceover.state.managed import Managed
+from onceover.state.records.managed import Managed
 from onceover.state.steps import Step, reached
 from onceover.topics.plan import TopicPlan
 from onceover.topics.steps import AddPartitions, Adopt, CreateTopic, SetConfig
@@ -31,7 +31,7 @@ _PER_REQUEST: Final = 200
 
 
 class TopicAdmin(Protocol):
-    """What is needed of ``kafka.admin.Admin``."""
+    """What is needed of ``kafka.admin.topics.Admin``."""
 
     def try_create(self, specs: Iterable[TopicSpec], *, validate_only: bool = False) -> Failures:
         """Create topics; return what failed, by name."""

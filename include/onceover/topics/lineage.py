@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from onceover.state import names
-from onceover.state.value import MALFORMED, as_unreadable, mapping, name, whole_number
+from onceover.state.records.value import MALFORMED, as_unreadable, mapping, name, whole_number
 from onceover.topics.namingpolicy import SEPARATOR
 
 VERSION: Final = 1

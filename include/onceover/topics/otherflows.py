@@ -16,14 +16,14 @@ from uuid import UUID
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment, read_enrolments
 from onceover.state.log import OTHERS_ROOM, StateLog, catch_up_together
-from onceover.state.ownership import Claim, FlowId, Rival, read_claims
-from onceover.state.value import MALFORMED, as_unreadable, mapping, name
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.ownership import Claim, FlowId, Rival, read_claims
+from onceover.state.records.value import MALFORMED, as_unreadable, mapping, name
 from onceover.topics.lineage import Hop, Way, extended, origin, read_upstream, ring
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.plan import Loop, OtherWriter

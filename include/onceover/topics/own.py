@@ -10,14 +10,14 @@ from uuid import UUID
 
 from onceover.acls.kept import unread_acls
 from onceover.errors import OnceoverError, Retriable
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.state import names
 from onceover.state.log import StateLog
-from onceover.state.managed import unread_managed
+from onceover.state.records.managed import unread_managed
 from onceover.stops.codes import WaitCode
 
 log = logging.getLogger(__name__)

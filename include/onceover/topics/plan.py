@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from onceover.errors import OnceoverError, UsageError
-from onceover.kafka.admin import TopicSpec
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.admin.topics import TopicSpec
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.plan import Plan, Refusal
-from onceover.state.enrolment import MOST_PARTITIONS, Enrolment, LeftAt
-from onceover.state.managed import Managed
+from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment, LeftAt
+from onceover.state.records.managed import Managed
 from onceover.stops.aside import TroubleSide
 from onceover.topics import refusals
 from onceover.topics.codes import TopicCode

@@ -11,7 +11,7 @@ from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
 from onceover.state import names
-from onceover.state.enrolment import MOST_PARTITIONS, Enrolment
+from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment
 from onceover.stops.aside import TroubleSide
 from onceover.stops.codes import StopCode
 from onceover.topics.codes import TopicCode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from onceover.kafka.cluster import TopicInfo
-from onceover.state.enrolment import Enrolment
+from onceover.kafka.ports import TopicInfo
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.scope import Rules, ScopeDecision, explain, internal_reason
 
 _SHOWN = 3

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from onceover.kafka.admin import TopicSpec
+from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.plan import Change
-from onceover.state.managed import Managed
+from onceover.state.records.managed import Managed
 from onceover.topics.configs import ONLY_WIDENED, TIMESTAMP_TYPE, not_copied
 
 # Lowered, or left to the broker's default, these let the target delete records.

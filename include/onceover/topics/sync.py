@@ -15,9 +15,9 @@ from onceover.acls.kept import AclPlan, plan_acls
 from onceover.acls.sync import apply_acls, not_followed, own_principal, read_view, unavailable
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.acladmin import AclAdmin
-from onceover.kafka.admin import Admin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import AclAdmin
+from onceover.kafka.admin.topics import Admin
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval, Item, ObjectState, items_of
@@ -26,10 +26,10 @@ from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Plan, Refusal
 from onceover.shown import lined
 from onceover.state import names
-from onceover.state.enrolment import read_enrolments
-from onceover.state.layout import check_clusters, check_distinct
-from onceover.state.managed import Managed, read_managed
 from onceover.state.read import FlowState, read_flow_state
+from onceover.state.records.enrolment import read_enrolments
+from onceover.state.records.layout import check_clusters, check_distinct
+from onceover.state.records.managed import Managed, read_managed
 from onceover.topics.apply import TopicApply
 from onceover.topics.codes import TopicCode
 from onceover.topics.own import StateSettings, create_flow_topics, unread_owned

@@ -13,13 +13,13 @@ from typing import Final
 
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin, TopicConfigs
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.admin.topics import Admin, TopicConfigs
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.managed import Managed
-from onceover.state.ownership import Rival
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.managed import Managed
+from onceover.state.records.ownership import Rival
 from onceover.stops.aside import TroubleSide
 from onceover.topics.configs import ONLY_WIDENED
 from onceover.topics.lineage import Way

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from onceover.errors import Fatal
-from onceover.wire.batch import Buffer
-from onceover.wire.visibility import AbortedTransaction
+from onceover.wire.batches.batch import Buffer
+from onceover.wire.batches.visibility import AbortedTransaction
 
 FETCH_VERSION = 13
 _FETCH_TOP = struct.Struct(">ihi")

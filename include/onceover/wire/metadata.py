@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from onceover.errors import Fatal
-from onceover.wire.varint import decode_uvarint
+from onceover.wire.batches.varint import decode_uvarint
 
 _INT32: Final = struct.Struct(">i")
 _ERROR: Final = struct.Struct(">h")

@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 
 from onceover.errors import Fatal, NeedsOperator
 from onceover.model import TopicPartition
-from onceover.wire.batch import Buffer
+from onceover.wire.batches.batch import Buffer
+from onceover.wire.batches.varint import MalformedVarint, decode_uvarint, encode_uvarint, unzigzag, zigzag
 from onceover.wire.codes import WireCode
-from onceover.wire.varint import MalformedVarint, decode_uvarint, encode_uvarint, unzigzag, zigzag
 
 VERSION: Final = 1
 # A segment packs into 2 to 3 bytes, 30 at worst: such a record stays under 1 MB, which is what a

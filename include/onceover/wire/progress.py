@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from onceover.errors import NeedsOperator
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batches.batch import BatchHeader
 from onceover.wire.codes import WireCode
 
 VERSION: Final = 1

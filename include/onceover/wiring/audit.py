@@ -40,12 +40,12 @@ from onceover.config.flow.load import run_dir
 from onceover.config.patterns import check_typed
 from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
-from onceover.state.verdicts import AuditAnswer
-from onceover.state.verified import Watermark
+from onceover.state.records.verdicts import AuditAnswer
+from onceover.state.records.verified import Watermark
 from onceover.topics.scope import explain
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import dead_letter_of

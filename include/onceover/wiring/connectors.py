@@ -38,7 +38,8 @@ from onceover.connectors.settings import (
 from onceover.connectors.workers.listing import ConnectorListing
 from onceover.connectors.workers.rest import ConnectRest
 from onceover.errors import Retriable, UsageError
-from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.cluster import LiveCluster
+from onceover.kafka.ports import ClientSettings, Cluster
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
 
@@ -80,6 +81,10 @@ class Clients:
     def roles(self, config: Mapping[str, str]) -> list[RoleClient]:
         """Return the clients that a connector of this configuration itself uses (KIP-458)."""
         return [self._role(role, config) for role in ROLES]
+
+    def open(self, client: ClientSettings) -> Cluster:
+        """Return the cluster that a client is for, not connected yet. The caller closes it."""
+        return LiveCluster(client)
 
     def _role(self, role: str, config: Mapping[str, str]) -> RoleClient:
         java = self.access.role_properties(role, config)

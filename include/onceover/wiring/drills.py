@@ -42,7 +42,7 @@ from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
 from onceover.drills.rehearsing.steps import CopyCompared, RehearsalParts
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.enroller import Newest
 from onceover.lead.leader import FlowIdentity
 from onceover.lead.supervisor import Scope, Supervisor

@@ -21,7 +21,8 @@ from onceover.copy.known import Known
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.leader import FlowIdentity
 from onceover.lead.supervisor import Scope, Supervisor
 from onceover.mirrormaker.output import MirrorOutput, Round, open_rounds
@@ -96,7 +97,7 @@ def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple
         environ: read instead of the process's environment.
     """
     source, target = resolve_clients(flow, environ)
-    return Cluster(source), Cluster(target)
+    return LiveCluster(source), LiveCluster(target)
 
 
 @contextmanager

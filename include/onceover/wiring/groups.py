@@ -13,7 +13,7 @@ from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction
 from onceover.groups.moment import GroupMap
 from onceover.groups.view import GroupReader
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.namematch import names_whole
 from onceover.positions.translate import Translator
 from onceover.topics.scope import explain

@@ -15,7 +15,7 @@ from onceover.handlers.codes import HandlerCode
 from onceover.handling.deadletter import topic_spec
 from onceover.handling.handling import Handling
 from onceover.handling.lanehandler import LaneHandler
-from onceover.kafka.admin import TopicSpec
+from onceover.kafka.admin.topics import TopicSpec
 from onceover.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from functools import partial
 
 from onceover.config.flow.flowfile import Flow
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.operate.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
 from onceover.operate.repairapply import Repairer

@@ -15,7 +15,7 @@ from onceover.config.patterns import check_typed
 from onceover.drills.records import records_between
 from onceover.errors import UsageError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.seeding import spec as seedspec
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin

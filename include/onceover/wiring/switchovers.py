@@ -46,16 +46,16 @@ from onceover.drills.switching.switchover import (
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
-from onceover.kafka.acladmin import DENY, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import DENY, AclAdmin
+from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.planning import commands
 from onceover.planning.operation import Caller, Pause, Planned, wait
 from onceover.seeding.plan import Choice
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
 from onceover.state.fencing import fence
 from onceover.state.read import read_flow_state, read_layout
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.scope import explain
 from onceover.wiring.audit import AuditRequest, audit_content, keep_verified, prepare, record_bytes
 from onceover.wiring.drills import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from onceover.config.flow.flowfile import Flow
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.topics.own import StateSettings
 from onceover.topics.sync import TopicSync, TopicSyncRequest
 from onceover.wiring.apart import partitions_apart

@@ -23,11 +23,11 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from onceover.errors import UsageError
 from onceover.shown import screen
+from onceover_airflow.access.flowcontext import errors_of_ours, log_text
 from onceover_airflow.approvals import asked
 from onceover_airflow.approvals.markdown import Inline
 from onceover_airflow.approvals.seal import opened, sealed
 from onceover_airflow.codes import AirflowCode
-from onceover_airflow.flowcontext import errors_of_ours, log_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

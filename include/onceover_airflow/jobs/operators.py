@@ -78,7 +78,7 @@ class FlowJobOperator(SparkSubmitOperator):
         # Spark's and Kafka's libraries are not for the process that parses DAG files.
         from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
         from onceover.spark.launch.master import reach
-        from onceover_airflow.connections import connection_environment
+        from onceover_airflow.access.connections import connection_environment
         from onceover_airflow.jobs.hooks import SparkJobHook
 
         try:

@@ -19,7 +19,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flows import CONTINUOUS
-from onceover_airflow.notify import notify
+from onceover_airflow.telling.notify import notify
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.errors import Retriable
 from onceover.kafka.calls import LATEST, READ_COMMITTED, list_offsets
-from onceover.kafka.link.connection import Address, Connection
+from onceover.kafka.link.channel import Address
+from onceover.kafka.link.connection import Connection
 from onceover.model import TopicPartition as Partition
 from onceover_lab.bench.workloads import PARTITIONS
 

@@ -19,7 +19,7 @@ import onceover
 from onceover.config.clients.resolve import resolve_clients
 from onceover.config.flow.load import load_flow
 from onceover.errors import Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.operate.status import flow_status
 from onceover.process.java import ensure_java
 from onceover.stops.requests import request_stop
@@ -142,7 +142,7 @@ class LiveReplication:
         # The flow file names the clusters by variables, which only Airflow's processes have.
         environment = {**os.environ, **system.environment}
         source, target = resolve_clients(load_flow(FLOW, environ=environment), environment)
-        self._source, self._target = Cluster(source), Cluster(target)
+        self._source, self._target = LiveCluster(source), LiveCluster(target)
 
     def __enter__(self) -> Self:
         return self

@@ -23,8 +23,9 @@ from onceover.acls.kept import (
 )
 from onceover.acls.sync import AclSync, apply_acls, is_open, own_principal
 from onceover.errors import NeedsOperator, Retriable, UsageError
-from onceover.kafka.acladmin import Acl, NoAuthorizer
+from onceover.kafka.admin.acls import Acl, NoAuthorizer
 from tests.support.authorizer import Question, allows
+from tests.support.fakecluster import FakeCluster
 
 OWN = "User:onceover"
 TOPICS = ("flights.jfk", "flights.lax", "flights", "other", "flightsx")
@@ -442,12 +443,6 @@ def test_a_writer_that_wakes_leaves_no_acl_that_nobody_would_remove(
 # ---- beside a running copy
 
 
-class FakeCluster:
-    class config:
-        alias = "west"
-        properties: Mapping[str, str] = {}
-
-
 class Beside:
     """An AclSync whose clusters are fakes."""
 
@@ -458,7 +453,7 @@ class Beside:
         sides = iter((self.source, self.target))
         monkeypatch.setattr("onceover.acls.sync.AclAdmin", lambda _: next(sides))
         monkeypatch.setattr("onceover.acls.sync.time.monotonic", lambda: self.now_s)
-        cluster: Any = FakeCluster()
+        cluster = FakeCluster()
         self.sync = AclSync(cluster, cluster, lambda: self.enabled)
 
     def tick(self, **topics: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onceover.acls.kept import AclView, owned_acls, plan_acls
 from onceover.acls.sync import apply_acls
 from onceover.errors import NeedsOperator, Retriable
-from onceover.kafka.acladmin import Acl
+from onceover.kafka.admin.acls import Acl
 from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
 from tests.unit.acls.test_kept import FakeAcls, FakeNotes, Killed, Life
 

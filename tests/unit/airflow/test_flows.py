@@ -11,7 +11,8 @@ from onceover.config import values
 from onceover.config.values import MAX_NAME_LENGTH
 from onceover.state import names
 from onceover.topics import namingpolicy
-from onceover_airflow import flows, forms
+from onceover_airflow import flows
+from onceover_airflow.starting import forms
 from tests.system.test_dags import DAGS
 
 

@@ -24,19 +24,19 @@ from onceover.operate.repair import Repair
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.plan import SeedPlan
 from onceover.spark.launch.submit import SparkJob
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.plan import TopicPlan
 from onceover.topics.sync import SyncPlan
+from onceover_airflow.access.flowcontext import errors_of_ours, log_text
 from onceover_airflow.approvals.markdown import code, plain
-from onceover_airflow.connectors import MIGRATION
 from onceover_airflow.errors import JobInterrupted, TaskFailed
-from onceover_airflow.flowcontext import errors_of_ours, log_text
-from onceover_airflow.groups import GROUPS
 from onceover_airflow.jobs.hooks import SparkJobHook
 from onceover_airflow.jobs.tasklog import show_records
-from onceover_airflow.repair import REPAIR
-from onceover_airflow.seeding import PROGRESS
-from onceover_airflow.topics import TOPICS
+from onceover_airflow.tasks.connectors import MIGRATION
+from onceover_airflow.tasks.groups import GROUPS
+from onceover_airflow.tasks.repair import REPAIR
+from onceover_airflow.tasks.seeding import PROGRESS
+from onceover_airflow.tasks.topics import TOPICS
 from tests.support.hostilenames import HOSTILE
 
 # What the pages themselves are made of.
@@ -191,7 +191,7 @@ def logged_by_job(name: str, log: logging.Logger) -> None:
     [logged_text, logged_record, logged_reason, logged_cause, logged_by_job],
     ids=lambda log_it: log_it.__name__,
 )
-@pytest.mark.parametrize("logger", ["onceover.topics.plan", "onceover_airflow.groups"])
+@pytest.mark.parametrize("logger", ["onceover.topics.plan", "onceover_airflow.tasks.groups"])
 def test_every_line_of_a_log_is_seen(
     log_it: Callable[[str, logging.Logger], None], logger: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onceover.wiring.auditruns import is_served, run_folder, runs_folder
-from onceover_airflow.pages import FOLDERS, page_link, pages_folder
+from onceover_airflow.telling.pages import FOLDERS, page_link, pages_folder
 
 
 def earlier(runs: Path, count: int) -> list[Path]:

@@ -13,7 +13,7 @@ import pytest
 from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import UsageError
-from onceover.state.layout import Layout
+from onceover.state.records.layout import Layout
 from onceover.wiring.flows import FlowWatch
 
 _FULL = RunSettings(

@@ -18,7 +18,7 @@ from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.offsets.keys import partition_of
 from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.planning.view import ConnectorView, TopicView
-from onceover.kafka.admin import TopicSpec
+from onceover.kafka.admin.topics import TopicSpec
 
 GLOBAL = "connect-offsets"
 OWN = "connect-offsets-c"

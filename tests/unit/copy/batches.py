@@ -6,8 +6,8 @@ import struct
 from collections.abc import Iterable
 from uuid import UUID
 
+from onceover.wire.batches.visibility import AbortedTransaction
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
-from onceover.wire.visibility import AbortedTransaction
 from tests.support.rawkafka import Codec, ProducerState, RawRecord, build_batch
 
 TOPIC_ID = UUID(int=7)

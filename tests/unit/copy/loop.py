@@ -14,15 +14,15 @@ from onceover.copy.review import Reviewed
 from onceover.errors import MustReset
 from onceover.handling.obstacles import Obstacle
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.fetcher import Position
+from onceover.kafka.logs.fetcher import Position
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.stops.record import Stop
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord
-from onceover.wire.visibility import Visible
 from tests.unit.copy.batches import TOPIC_ID, answer
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

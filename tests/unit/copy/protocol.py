@@ -11,16 +11,15 @@ import pytest
 
 from onceover.copy import lane as lane_module
 from onceover.copy.identity import LaneIdentity
-from onceover.errors import Retriable
-from onceover.kafka.calls import CommittedOffset, InitResult, OffsetToCommit
-from onceover.kafka.each import Each
+from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.lead import leader as leader_module
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.layout import Layout
-from onceover.wire.records import decode
-from tests.unit.state.test_layout import LAYOUT
+from onceover.state.records.layout import Layout
+from onceover.wire.batches.records import decode
+from tests.support.fakecluster import FakeCluster
+from tests.unit.state.records.test_layout import LAYOUT
 
 FLOW = "f"
 ME = LaneIdentity(FLOW, LAYOUT.generation, LAYOUT.run, 0, 1, (1, 1))
@@ -111,44 +110,18 @@ class FakeProducer:
         self._world.note(f"drop {self._id}")
 
 
-class FakeCluster:
-    """Fencing and reading progress."""
+def cluster_in(world: World, alias: str = "west") -> FakeCluster:
+    """Return a cluster whose fencing and progress are taken down, and go wrong, as the world has it."""
 
-    alias = "west"
+    def heard(request: str, subject: str) -> None:
+        if request == "InitProducerId":
+            world.note(f"fence {subject.rsplit('.', 1)[1]}")
+        elif request == "OffsetFetch":
+            world.note("fetch progress")
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self.config = None
-
-    def cluster_id(self) -> str:
-        return "S" if self.alias == "east" else "T"
-
-    def keep_to(self, cluster_id: str) -> None:
-        """Its own id is always known."""
-
-    def retry(self, attempt: Any, _deadline: object = None) -> Any:
-        for _ in range(20):
-            try:
-                return attempt()
-            except Retriable:
-                continue
-        raise AssertionError("retried for ever")
-
-    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> InitResult:
-        self._world.note(f"fence {transactional_id.rsplit('.', 1)[1]}")
-        return InitResult(0, 1, 1)
-
-    def committed(self, group: str, partitions: object) -> dict[TopicPartition, CommittedOffset]:
-        self._world.note("fetch progress")
-        return {}
-
-    def each_open(
-        self, producer_ids: Mapping[TopicPartition, object]
-    ) -> Each[TopicPartition, tuple[int, int]]:
-        return Each(dict.fromkeys(producer_ids, (-1, -1)))
-
-    def close(self) -> None:
-        pass
+    made = FakeCluster(alias, cluster_id="S" if alias == "east" else "T")
+    made.heard, made.tries = heard, 20
+    return made
 
 
 def told(world: World) -> list[str]:

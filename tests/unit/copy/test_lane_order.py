@@ -20,10 +20,10 @@ from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
 from onceover.state import names
-from onceover.state.layout import Layout
+from onceover.state.records.layout import Layout
 from onceover.wire.progress import ProgressMeta
-from tests.unit.copy.protocol import ME, OTHER, FakeCluster, FakeProducer, World, faked_world, told
-from tests.unit.state.test_layout import LAYOUT
+from tests.unit.copy.protocol import ME, OTHER, FakeProducer, World, cluster_in, faked_world, told
+from tests.unit.state.records.test_layout import LAYOUT
 
 Progress = Each[TopicPartition, CommittedOffset]
 
@@ -61,10 +61,9 @@ def lane(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
     monkeypatch.setattr(lane_module, "LagReporter", NoLag)
     monkeypatch.setattr(told_module, "read_progress", progress)
     monkeypatch.setattr(lane_module, "Reviewer", EndingReview)
-    source, target = FakeCluster(world), FakeCluster(world)
-    source.alias = "east"
+    source, target = cluster_in(world, "east"), cluster_in(world)
     settings = CopySettings(1.0, 1, None)
-    return LaneTask(ME, source, target, lambda: settings, lambda: 1 << 24, 5.0)  # type: ignore[arg-type]
+    return LaneTask(ME, source, target, lambda: settings, lambda: 1 << 24, 5.0)
 
 
 class EndOfTest(Exception):

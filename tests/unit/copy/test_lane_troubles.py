@@ -17,11 +17,11 @@ from onceover.handling.lanehandler import HandlerUse, LaneHandler
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, owned, read_enrolments
+from onceover.state.records.enrolment import Enrolment, owned, read_enrolments
 from onceover.stops.aside import TroubleSide
 from onceover.stops.barred import barred
-from tests.unit.copy.protocol import ME, FakeCluster, World, faked_world
-from tests.unit.state.test_layout import LAYOUT
+from tests.unit.copy.protocol import ME, World, cluster_in, faked_world
+from tests.unit.state.records.test_layout import LAYOUT
 
 A, B, LEFT = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("left", 0)
 
@@ -49,9 +49,7 @@ def task(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
 
     monkeypatch.setattr(lane_module, "Fetcher", Nothing)
     monkeypatch.setattr(lane_module, "LagReporter", Nothing)
-    source: Any = FakeCluster(world)
-    target: Any = FakeCluster(world)
-    source.alias = "east"
+    source, target = cluster_in(world, "east"), cluster_in(world)
     return LaneTask(ME, source, target, lambda: CopySettings(1.0, 1, None), lambda: 1 << 24, 5.0)
 
 

@@ -23,12 +23,12 @@ from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.stops.record import Stop
+from onceover.wire.batches.records import decode
+from onceover.wire.batches.unpack import Ceiling
+from onceover.wire.batches.visibility import AbortedTransaction
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
 from onceover.wire.offsetmap import decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta
-from onceover.wire.records import decode
-from onceover.wire.unpack import Ceiling
-from onceover.wire.visibility import AbortedTransaction
 from tests.support.hostile import seal
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
 from tests.unit.copy.batches import answer, stored

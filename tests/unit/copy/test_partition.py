@@ -15,10 +15,10 @@ from onceover.errors import Fatal
 from onceover.handling.obstacles import Blocked, Obstacle
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.stops.record import Stop
-from onceover.wire.batch import CorruptBatch, iter_batches, parse_header
+from onceover.wire.batches.batch import CorruptBatch, iter_batches, parse_header
+from onceover.wire.batches.records import decode
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetmap import MAX_SEGMENTS, encode_map_value
-from onceover.wire.records import decode
-from onceover.wire.visibility import Visible
 from tests.support.hostile import seal
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch, encode_record
 from tests.unit.copy.batches import stored

@@ -12,13 +12,13 @@ import pytest
 from onceover.copy.loop import CopySettings
 from onceover.handling.deadletter import DeadLetter
 from onceover.handling.obstacles import Blocked, Obstacle, RecordProblem
-from onceover.kafka.fetcher import Position
+from onceover.kafka.logs.fetcher import Position
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.unpack import RECORD_BYTES, Ceiling
 from tests.support.hostile import bomb, compressed, seal
 from tests.support.memory import Peak
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record

@@ -10,8 +10,8 @@ import pytest
 
 from onceover.copy.returns import Returns
 from onceover.model import TopicPartition
-from onceover.wire.batch import parse_header
-from onceover.wire.visibility import Visible
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.visibility import Visible
 from tests.support.rawkafka import Codec, RawRecord, build_batch
 
 TP = TopicPartition("t", 0)

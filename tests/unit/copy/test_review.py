@@ -15,25 +15,24 @@ from onceover.copy.review import Reviewed, Reviewer
 from onceover.copy.waits import Waits
 from onceover.errors import NotNow, Retriable, UsageError
 from onceover.handling.lanehandler import LaneHandler
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
-from onceover.kafka.fetcher import Position
-from onceover.kafka.ports import Acknowledged, Outgoing
+from onceover.kafka.logs.fetcher import Position
+from onceover.kafka.ports import Acknowledged, Outgoing, PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
 from onceover.resume.resume import LaneWriter, PartitionsSeen, Problem
 from onceover.resume.told import ToldProgress
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.stops.aside import Troubles, TroubleSide
 from onceover.stops.codes import StopCode
 from onceover.stops.judge import Evidence, TopicSeen
 from onceover.stops.undecided import LeftOpen, OpenTransaction
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.unpack import Ceiling
 from onceover.wire.hotpath import DivergingEpoch
 from onceover.wire.progress import NOBODY, ProgressMeta
-from onceover.wire.unpack import Ceiling
 from tests.unit.copy.batches import answer, stored
 from tests.unit.stops.test_aside import Clock
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceover.handling import pace as pace_module
 from onceover.handling.pace import AnswerBudget
-from onceover.wire.unpack import Ceiling
+from onceover.wire.batches.unpack import Ceiling
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import A, B, LogSource, Setting
 from tests.unit.handling.test_handled_partition import handled

@@ -11,7 +11,7 @@ from onceover.drills.clients import Consumer, Producer, readers, unsettled, writ
 from onceover.kafka.groups.admin import GroupListing
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.groups.members import DescribedGroup, GroupMember
-from onceover.kafka.usage import ActiveProducer, ListedTransaction
+from onceover.kafka.logs.usage import ActiveProducer, ListedTransaction
 from onceover.model import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

@@ -25,7 +25,7 @@ from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.hostilenames import HOSTILE

@@ -10,12 +10,12 @@ import pytest
 
 from onceover.drills import journal as journals
 from onceover.drills.journal import ALIVE, DrillJournal
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 
 
 def alive(monkeypatch: pytest.MonkeyPatch, signs: Iterator[Any], *, stops: bool = False) -> bool:
     monkeypatch.setattr(journals, "SILENT_S", 0.3)
-    journal = DrillJournal(Cluster(cast(Any, None)), "orders-dr", 1, Path("nowhere"), lambda _: stops)
+    journal = DrillJournal(LiveCluster(cast(Any, None)), "orders-dr", 1, Path("nowhere"), lambda _: stops)
     monkeypatch.setattr(journal, "_values", lambda: {ALIVE: next(signs)})
     return journal.is_alive("d2")
 

@@ -23,7 +23,7 @@ from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition
-from onceover.state.enrolment import Enrolment, LeftAt, PlacedProgress
+from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
 from tests.support.hostilenames import HOSTILE
 
 PLANNED, UNPLANNED = "planned", "unplanned"

@@ -13,20 +13,22 @@ from onceover.groups.decide import Allowed, Decision, Direction, GroupAction, Pa
 from onceover.groups.plan import GroupSteps, Row
 from onceover.groups.view import EnrolledPair, GroupReader
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.model import TopicPartition
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.txn.classify import Action, Api
-from tests.unit.topics.topicworld import source_id, target_id, topic
+from tests.support.fakecluster import FakeCluster
+from tests.unit.topics.topicworld import source_id, target_id
 
 TP = TopicPartition("orders", 0)
 
 
-class Busy(Cluster):
+class Busy(LiveCluster):
     """A group of two partitions, each committed by a task of its own: in turns, one is always pending."""
 
     def __init__(self) -> None:
@@ -101,26 +103,14 @@ def test_a_source_topic_that_may_not_be_described_costs_its_own_groups_something
         e = Enrolment(name, name, source_id(name), target_id(name), {0: 0}, 1)
         return EnrolledPair(TopicPartition(name, 0), TopicPartition(name, 0), e)
 
-    class Side:
-        alias = "east"
-
-        def __init__(self, found: Any, failed: Any = None) -> None:
-            self.each = Each(found, failed or {})
-
-        def retry(self, attempt: Any) -> Any:
-            return attempt()
-
-        def each_topic(self, _: Any) -> Any:
-            return self.each
-
-        def topics(self, _: Any) -> Any:
-            return self.each.whole()
-
-    refused = failure("east", Api.METADATA, Action.UNAUTHORIZED, 29, "old")
+    source, target = FakeCluster("east"), FakeCluster("west")
+    for name in ("good", "old"):
+        source.add_topic(name, source_id(name))
+        target.add_topic(name, target_id(name))
+    source.unanswered["old"] = failure("east", Api.METADATA, Action.UNAUTHORIZED, 29, "old")
     reader = GroupReader.__new__(GroupReader)
     reader.direction = Direction.FAILOVER
-    reader._target = cast(Any, Side({n: topic(n, 1, target_id(n)) for n in ("good", "old")}))
-    reader._source = cast(Any, Side({"good": topic("good", 1, source_id("good"))}, {"old": refused}))
+    reader._source, reader._target = source, target
     reader._histories = cast(Any, SimpleNamespace(parted=lambda *_: {}))
     problems = reader._problems({TopicPartition(n, 0): enrolled(n) for n in ("good", "old")}, {})
     assert set(problems) == {TopicPartition("old", 0)}

@@ -13,14 +13,14 @@ from onceover.errors import NotNow
 from onceover.groups import history as grouphistory
 from onceover.groups.decide import Allowed, GroupAction, PartitionFacts, decide
 from onceover.groups.history import Histories, ends_early
-from onceover.kafka.batchat import BatchPlace
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
+from onceover.kafka.logs.batchat import BatchPlace
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batches.batch import BatchHeader
 from onceover.wire.progress import CopiedBatch, ProgressMeta
 
 SOURCES = [TopicPartition("t", number) for number in range(4)]

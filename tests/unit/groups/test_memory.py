@@ -16,9 +16,9 @@ from onceover.groups import memory as groupmemory
 from onceover.groups.decide import Direction, OtherPosition, Remembered
 from onceover.groups.entries import Key, entries_of, rewritten
 from onceover.groups.memory import GroupMemory
-from onceover.kafka import cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from onceover.state.value import Illegible
+from onceover.state.records.value import Illegible
 from tests.support.junk import damaged
 from tests.unit.topics.topicworld import target_id, topic
 
@@ -118,7 +118,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def opened(log: Log) -> GroupMemory:
-    memory = GroupMemory(cast(cluster.Cluster, log), "f")
+    memory = GroupMemory(cast(Cluster, log), "f")
     memory.read()
     return memory
 

@@ -14,17 +14,17 @@ from onceover.handling.forms import handler_use
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handled, Handling, Request, groups
 from onceover.handling.obstacles import RecordProblem
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchTooLarge, CorruptBatch, iter_batches, parse_header
-from onceover.wire.records import DecodedRecord, decode
-from onceover.wire.unpack import RECORD_BYTES, Ceiling
-from onceover.wire.varint import encode_varint
-from onceover.wire.visibility import Visible
+from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch, iter_batches, parse_header
+from onceover.wire.batches.records import DecodedRecord, decode
+from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling
+from onceover.wire.batches.varint import encode_varint
+from onceover.wire.batches.visibility import Visible
 from tests.support.hostile import seal
 from tests.support.memory import Peak
 from tests.support.rawkafka import Codec
 from tests.unit.copy.batches import stored
 from tests.unit.handlers import samples
-from tests.unit.wire.test_records import compacted_batch, holed_records
+from tests.unit.wire.batches.test_records import compacted_batch, holed_records
 
 # The first call of Arrow's kernels takes its time.
 SOURCE = TopicPartition("t", 1)

@@ -20,11 +20,11 @@ from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.kafka.produce.rounds import distinct_targets
 from onceover.model import TopicPartition
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchTooLarge, CorruptBatch, parse_header
+from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch, parse_header
+from onceover.wire.batches.records import decode
+from onceover.wire.batches.unpack import Ceiling
+from onceover.wire.batches.varint import encode_varint
 from onceover.wire.offsetmap import MAX_SEGMENTS
-from onceover.wire.records import decode
-from onceover.wire.unpack import Ceiling
-from onceover.wire.varint import encode_varint
 from tests.support.hostile import placed, seal
 from tests.support.rawkafka import Codec, RawRecord, encode_record
 from tests.unit.copy.batches import answer, stored

@@ -10,12 +10,12 @@ import pytest
 
 from onceover.errors import MustReset, OnceoverError, UsageError
 from onceover.handling.lanehandler import LaneHandler
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
-from tests.unit.kafka.broker import FakeCluster
 from tests.unit.kafka.scenes import batch
+from tests.unit.kafka.scenes import target as fake_target
 
 SOURCE = TopicPartition("t", 5)
 LETTERS = TopicInfo("letters", UUID(int=1), {n: PartitionInfo(1, 0) for n in range(3)}, is_internal=False)
@@ -65,7 +65,7 @@ def test_whoever_sends_a_letter_there_learns_that_it_is_about_the_letters(
     answer: Each[str, TopicInfo], kind: type[OnceoverError]
 ) -> None:
     """From the producer: by that the lane finds whose record it is."""
-    target: Any = FakeCluster()
+    target: Any = fake_target()
     producer = TransactionalProducer(target, "id", timeout_ms=1000)
     assert producer.init()
     target.each_topic = lambda _: answer

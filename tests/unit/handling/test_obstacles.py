@@ -7,7 +7,7 @@ import pytest
 from onceover.handling.obstacles import Obstacle, RecordProblem, obstacle_after
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import A
 

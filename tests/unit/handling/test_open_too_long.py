@@ -18,7 +18,7 @@ from onceover.handling.obstacles import Blocked
 from onceover.handling.pace import Pace
 from onceover.model import TopicPartition
 from onceover.state.fencing import LANE_TIMEOUT_MS
-from onceover.wire.unpack import Ceiling
+from onceover.wire.batches.unpack import Ceiling
 from tests.unit.copy.batches import answer, stored
 from tests.unit.copy.loop import A, B, FakeProducer, Setting, sent
 from tests.unit.copy.test_partition import visible

@@ -9,10 +9,10 @@ from onceover.handlers.load import load_handler
 from onceover.handling.forms import handler_use
 from onceover.handling.sample import SampleOutcome, handled
 from onceover.model import TopicPartition
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 from tests.unit.handlers import samples
 from tests.unit.handlers.test_forms import group_of
-from tests.unit.wire.test_records import compacted_batch
+from tests.unit.wire.batches.test_records import compacted_batch
 
 SOURCE = TopicPartition("t", 1)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.kafka.broker import FakeCluster
-from tests.unit.kafka.scenes import SETS
+from tests.support.fakecluster import FakeCluster
+from tests.unit.kafka.scenes import SETS, target
 
 
 @pytest.fixture(autouse=True)
@@ -15,4 +15,4 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=list(SETS), ids=list(SETS))
 def cluster(request: pytest.FixtureRequest) -> FakeCluster:
-    return FakeCluster(*SETS[request.param])
+    return target(*SETS[request.param])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from onceover.errors import MustReset
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Features, Outgoing
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from tests.support.fakecluster import FakeCluster
 from tests.support.rawkafka import RawRecord, build_batch
-from tests.unit.kafka.broker import FakeCluster
 
+TOPIC_ID = UUID(int=7)
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 GROUP = "onceover.f"
 OFFSETS = {P0: OffsetToCommit(5, 1, "{}")}
@@ -28,18 +31,32 @@ def batch(target: TopicPartition, count: int = 1) -> Outgoing:
 
 def producer(cluster: FakeCluster, first_sequence: int = 0) -> TransactionalProducer:
     """Return an initialised producer."""
-    made = TransactionalProducer(cluster, "id", timeout_ms=1000, first_sequence=first_sequence)  # type: ignore[arg-type]
+    made = TransactionalProducer(cluster, "id", timeout_ms=1000, first_sequence=first_sequence)
     assert made.init()
     cluster.log.clear()
     return made
 
 
+def target(
+    transaction_version: int = 2, max_produce_version: int = 13, *, alias: str = "west"
+) -> FakeCluster:
+    """Return a target with topic ``t``: partition 0 led by broker 1, partition 1 by broker 2."""
+    made = FakeCluster(alias, feature=Features(transaction_version, max_produce_version))
+    made.add_topic("t", TOPIC_ID, ends=(100, 200), leaders={0: 1, 1: 2})
+    return made
+
+
+def end_of(cluster: FakeCluster, tp: TopicPartition) -> int:
+    """Return where a log ends."""
+    return cluster.all_topics[tp.topic].logs[tp.partition].end
+
+
 def v5() -> FakeCluster:
-    return FakeCluster(2, 13)
+    return target(2, 13)
 
 
 def v3() -> FakeCluster:
-    return FakeCluster(0, 11)
+    return target(0, 11)
 
 
 def names_of(cluster: FakeCluster) -> tuple[str, str]:

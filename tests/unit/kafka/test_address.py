@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from onceover.errors import UsageError
-from onceover.kafka.link.connection import Address, Connection, ConnectionLost
+from onceover.kafka.link.channel import Address
+from onceover.kafka.link.connection import Connection, ConnectionLost
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from onceover.errors import MustReset, UsageError
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.kafka.produce.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.txn.txnstate import IllegalTransition
-from tests.unit.kafka.broker import LOST, FakeCluster
-from tests.unit.kafka.scenes import GROUP, OFFSETS, P0, P1, batch, names_of, producer
+from tests.support.fakebroker import LOST
+from tests.support.fakecluster import FakeCluster
+from tests.unit.kafka.scenes import GROUP, OFFSETS, P0, P1, batch, names_of, producer, target
 
 SOURCE = P0
 
 
 def both(cluster: FakeCluster) -> AtLeastOnceProducer:
     """Return an initialised producer of both kinds."""
-    made = AtLeastOnceProducer(producer(cluster), IdempotentProducer(cluster))  # type: ignore[arg-type]
+    made = AtLeastOnceProducer(producer(cluster), IdempotentProducer(cluster))
     assert made.init()
     cluster.log.clear()
     return made
@@ -141,7 +144,7 @@ def test_each_attempt_has_a_producer_id_of_its_own(cluster: FakeCluster) -> None
 
 def test_the_lane_is_fenced_before_it_takes_an_id_for_the_data(cluster: FakeCluster) -> None:
     """Not yet means not at all."""
-    made = AtLeastOnceProducer(producer(cluster), IdempotentProducer(cluster))  # type: ignore[arg-type]
+    made = AtLeastOnceProducer(producer(cluster), IdempotentProducer(cluster))
     cluster.codes["InitProducerId"].append(51)
     assert not made.init()
     assert cluster.asked() == ["InitProducerId"]
@@ -151,7 +154,7 @@ def test_the_lane_is_fenced_before_it_takes_an_id_for_the_data(cluster: FakeClus
 
 def test_a_missing_right_is_named(cluster: FakeCluster) -> None:
     """Without WRITE on any topic there is no producer id."""
-    made = AtLeastOnceProducer(producer(cluster), IdempotentProducer(cluster))  # type: ignore[arg-type]
+    made = AtLeastOnceProducer(producer(cluster), IdempotentProducer(cluster))
     cluster.codes["InitProducerId without an id"].append(31)
     with pytest.raises(UsageError, match="not authorized"):
         made.init()
@@ -159,11 +162,11 @@ def test_a_missing_right_is_named(cluster: FakeCluster) -> None:
 
 def test_topic_recreated_before_its_progress_is_noticed_where_produce_goes_by_name() -> None:
     """By id the broker notices itself."""
-    cluster = FakeCluster(0, 11)
+    cluster = target(0, 11)
     made = both(cluster)
     made.send([data()])
     made.drain()
-    cluster.topic_id = type(cluster.topic_id)(int=8)
+    cluster.all_topics["t"].id = UUID(int=8)
     with pytest.raises(MustReset, match="recreated between its records and the commit"):
         made.add_offsets(GROUP, OFFSETS)
     never_committed(made, cluster)

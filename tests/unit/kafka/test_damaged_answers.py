@@ -43,20 +43,21 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from onceover.audit.records.fetch import decode_fetch as audit_fetch
 from onceover.backoff import Patience
 from onceover.errors import OnceoverError, UsageError
-from onceover.kafka import admincalls, calls, changes
-from onceover.kafka.acladmin import AclAdmin
-from onceover.kafka.aclcalls import CodedAcl, create_topic_acls, delete_topic_acls
-from onceover.kafka.admincalls import NewTopic
-from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
+from onceover.kafka import calls
+from onceover.kafka.admin import changes, topiccalls
+from onceover.kafka.admin.aclcalls import CodedAcl, create_topic_acls, delete_topic_acls
+from onceover.kafka.admin.acls import AclAdmin
+from onceover.kafka.admin.topiccalls import NewTopic
+from onceover.kafka.admin.topicfacts import topic_facts
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.members import describe_group
 from onceover.kafka.link.connection import Connection, ConnectionLost
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Outgoing, PartitionInfo, TopicInfo
 from onceover.kafka.produce.requests import ProduceLink
-from onceover.kafka.topicfacts import topic_facts
 from onceover.model import TopicPartition
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
 from onceover.wire.hotpath import decode_fetch
 from tests.support.memory import Peak
 from tests.unit.copy.batches import stored
@@ -74,7 +75,7 @@ SASL = {
 FUZZ = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-class OneConnection(Cluster):
+class OneConnection(LiveCluster):
     """A cluster whose every connection is the same."""
 
     def __init__(self, connection: Connection) -> None:
@@ -143,16 +144,16 @@ CASES = {
     "create_acls": Case(lambda c: create_topic_acls(c, [ACL]), CreateAclsResponse, 2),
     "delete_acls": Case(lambda c: delete_topic_acls(c, [ACL]), DeleteAclsResponse, 2),
     "create_topics": Case(
-        lambda c: admincalls.create_topics(c, [NewTopic("t", 1, 1, (), ())], validate_only=False),
+        lambda c: topiccalls.create_topics(c, [NewTopic("t", 1, 1, (), ())], validate_only=False),
         CreateTopicsResponse,
         5,
     ),
-    "create_partitions": Case(lambda c: admincalls.create_partitions(c, "t", 2), CreatePartitionsResponse, 2),
+    "create_partitions": Case(lambda c: topiccalls.create_partitions(c, "t", 2), CreatePartitionsResponse, 2),
     "describe_configs": Case(
-        lambda c: admincalls.describe_topic_configs(c, ["t"]), DescribeConfigsResponse, 4
+        lambda c: topiccalls.describe_topic_configs(c, ["t"]), DescribeConfigsResponse, 4
     ),
     "alter_configs": Case(
-        lambda c: admincalls.alter_topic_configs(c, {"t": {"k": "v"}}), IncrementalAlterConfigsResponse, 1
+        lambda c: topiccalls.alter_topic_configs(c, {"t": {"k": "v"}}), IncrementalAlterConfigsResponse, 1
     ),
     "controller": Case(changes.controller, MetadataResponse, 12),
     "topic_facts": Case(lambda c: topic_facts(OneConnection(c), "t"), MetadataResponse, 12),

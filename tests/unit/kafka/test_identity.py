@@ -8,7 +8,7 @@ from onceover.errors import Fatal, NeedsOperator, Retriable
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.requests import PATIENCE_S
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
-from tests.unit.kafka.broker import FakeCluster
+from tests.support.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import (
     P0,
     P1,
@@ -21,7 +21,7 @@ from tests.unit.kafka.scenes import (
 
 def test_init_tells_not_yet_from_owned(cluster: FakeCluster) -> None:
     """One attempt a call: the caller looks at the layout in between."""
-    made = TransactionalProducer(cluster, "id", timeout_ms=1000)  # type: ignore[arg-type]
+    made = TransactionalProducer(cluster, "id", timeout_ms=1000)
     cluster.codes["InitProducerId"].extend([51, 16, 47, 50])
     assert [made.init() for _ in range(3)] == [False, False, False]
     with pytest.raises(NeedsOperator):
@@ -39,7 +39,7 @@ def test_sequences_of_the_newer_set_begin_at_0_under_a_new_epoch() -> None:
         made.send([batch(P0, 2)])
         made.drain()
         made.commit()
-    assert cluster.batches == [(0, 40, 1, 0), (0, 40, 1, 3), (0, 40, 2, 0), (0, 40, 2, 3)]
+    assert cluster.batches == [(0, 40, 0, 0), (0, 40, 0, 3), (0, 40, 1, 0), (0, 40, 1, 3)]
 
 
 def test_sequences_of_the_older_set_go_on_in_the_same_epoch() -> None:
@@ -50,7 +50,7 @@ def test_sequences_of_the_older_set_go_on_in_the_same_epoch() -> None:
         made.send([batch(P0, 3)])
         made.drain()
         made.commit()
-    assert cluster.batches == [(0, 40, 1, 0), (0, 40, 1, 3)]
+    assert cluster.batches == [(0, 40, 0, 0), (0, 40, 0, 3)]
 
 
 def test_sequences_wrap_to_0_after_the_largest(cluster: FakeCluster) -> None:
@@ -77,11 +77,11 @@ def test_fence_takes_only_ok_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("never fenced")
 
     monkeypatch.setattr(cluster, "retry", retry)
-    fence(cluster, "id")  # type: ignore[arg-type]
+    fence(cluster, "id")
     assert cluster.log == ["InitProducerId"] * 5
     cluster.codes["InitProducerId"].append(53)
     with pytest.raises(NeedsOperator, match="refuses to fence"):
-        fence(cluster, "id")  # type: ignore[arg-type]
+        fence(cluster, "id")
 
 
 def test_close_closes_every_connection_and_nothing_may_follow(cluster: FakeCluster) -> None:

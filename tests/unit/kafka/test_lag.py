@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from onceover.config.clients.resolve import ClientConfig
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.groups import lag as module
 from onceover.kafka.groups.lag import LagReporter
 from onceover.model import TopicPartition
@@ -45,7 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def reporter() -> LagReporter:
     """Return one whose group is on a cluster of two brokers that are away."""
     servers = "127.0.0.1:1,127.0.0.1:2"
-    return LagReporter(Cluster(ClientConfig("east", {"bootstrap.servers": servers})), "onceover-lag.f")
+    return LagReporter(LiveCluster(ClientConfig("east", {"bootstrap.servers": servers})), "onceover-lag.f")
 
 
 def test_brokers_that_are_away_take_a_second_of_every_half_minute(clock: Clock) -> None:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.produce import notes
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.model import TopicPartition
-from tests.unit.kafka.broker import LOST, FakeCluster
+from tests.support.fakebroker import LOST
+from tests.support.fakecluster import FakeCluster
+from tests.unit.kafka.scenes import P1, end_of, target
 
 DENIED, TOO_LARGE, MOVED = 29, 10, 6
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    found = FakeCluster()
-    monkeypatch.setattr(notes, "Cluster", lambda *_, **__: found)
     monkeypatch.setattr(notes, "_DELIVERY_TIMEOUT_S", 0.05)
-    return found
+    return target()
 
 
-def writer(topic: str = "t") -> RecordWriter:
-    meant = Cluster(ClientConfig("west", {"bootstrap.servers": "127.0.0.1:1"}), expected_id="id of west")
-    return RecordWriter(meant, TopicPartition(topic, 1))
+def writer(cluster: FakeCluster, topic: str = "t") -> RecordWriter:
+    return RecordWriter(cluster, TopicPartition(topic, 1))
 
 
 RECORDS = [(b"a", b"1"), (b"b", None)]
@@ -47,14 +44,14 @@ def test_a_record_that_is_not_taken_says_who_has_to_do_something(
     """A missing right does not come by waiting; everything else may."""
     cluster.codes[request_name].extend([code] * 1000)
     with pytest.raises(expected, match=f"west did not take 'a', 'b': .*{seen}") as failed:
-        writer().write(RECORDS)
+        writer(cluster).write(RECORDS)
     assert failed.value.where == "t:1"
 
 
 def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: FakeCluster) -> None:
     """It may have been created just now; who is in charge of it decides what its absence means."""
     with pytest.raises(Retriable, match="does not exist"):
-        writer("other").write(RECORDS)
+        writer(cluster, "other").write(RECORDS)
 
 
 @pytest.mark.parametrize("code", [MOVED, LOST])
@@ -64,11 +61,11 @@ def test_what_was_not_acknowledged_is_sent_again_under_another_producer_id(
     """Whether the first one was appended is not known; the same key and value twice harm nobody."""
     monkeypatch.setattr(notes, "_DELIVERY_TIMEOUT_S", 30.0)
     cluster.codes["answer"].append(code)
-    found = writer()
+    found = writer(cluster)
     found.write(RECORDS)
     found.write(RECORDS)
     found.close()
-    assert cluster.ends[1] == 204
+    assert end_of(cluster, P1) == 204
     assert [(producer, sequence) for _, producer, _, sequence in cluster.batches] == [(902, 0), (902, 2)]
 
 
@@ -76,13 +73,13 @@ def test_much_is_written_in_portions_that_have_a_time_each(cluster: FakeCluster)
     """43 MB in ten seconds, as all that was remembered of 5,000 groups, is no line's guarantee."""
     value, number = b"x" * 500_000, 43
     records = [(b"%d" % n, value) for n in range(number)] + [(b"a", b"y" * 3_000_000), (b"b", None)]
-    writer().write(records)
-    assert cluster.ends[1] == 200 + number + 2
+    writer(cluster).write(records)
+    assert end_of(cluster, P1) == 200 + number + 2
     assert len(cluster.batches) > number / 2
 
 
 def test_many_small_records_fit_into_what_a_broker_takes(cluster: FakeCluster) -> None:
     """Each takes more than its key and value: a megabyte of those is too much for a batch."""
-    writer().write([(b"%06d" % n, b"x" * 50) for n in range(40_000)])
-    assert cluster.ends[1] == 200 + 40_000
+    writer(cluster).write([(b"%06d" % n, b"x" * 50) for n in range(40_000)])
+    assert end_of(cluster, P1) == 200 + 40_000
     assert max(cluster.sizes) < 1_048_588

@@ -7,7 +7,7 @@ import pytest
 from onceover.backoff import Backoff, Deadline, Patience
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 
 
 def test_without_a_limit_attempts_wait_as_usual() -> None:
@@ -56,7 +56,7 @@ def test_whoever_waits_long_is_told_once(
     def away() -> None:
         raise Retriable("no broker of east answers (refused)")
 
-    cluster = Cluster(ClientConfig("east", {"bootstrap.servers": "127.0.0.1:1"}))
+    cluster = LiveCluster(ClientConfig("east", {"bootstrap.servers": "127.0.0.1:1"}))
     for silent_s, told in ((60.0, 0), (0.0, 1)):
         monkeypatch.setattr("onceover.kafka.cluster._SILENT_S", silent_s)
         with pytest.raises(Retriable):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from onceover.errors import MustReset, NeedsOperator, Unanswered, UsageError
+from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
@@ -14,7 +16,8 @@ from onceover.kafka.ports import Refused
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition, RequestSet
-from tests.unit.kafka.broker import LOST, FakeCluster
+from tests.support.fakebroker import LOST
+from tests.support.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import (
     GROUP,
     OFFSETS,
@@ -24,6 +27,7 @@ from tests.unit.kafka.scenes import (
     names_of,
     never_committed,
     producer,
+    target,
     v3,
     v5,
     whole_transaction,
@@ -79,7 +83,7 @@ def test_requests_of_the_older_set_in_their_order() -> None:
 )
 def test_produce_version_follows_the_request_set(features: tuple[int, int], expected: int) -> None:
     """Never mixed: Produce above 11 would add partitions implicitly."""
-    made = producer(FakeCluster(*features))
+    made = producer(target(*features))
     assert made._link.version == expected
 
 
@@ -278,7 +282,7 @@ def test_answers_are_told_from_silence_and_from_what_only_time_says(
 ) -> None:
     """By the transaction's timeout, the target has ended it by itself: 47 says no more than that."""
     cluster.codes["answer"].append(code)
-    made = TransactionalProducer(cluster, "id", timeout_ms=timeout_ms)  # type: ignore[arg-type]
+    made = TransactionalProducer(cluster, "id", timeout_ms=timeout_ms)
     assert made.init()
     with pytest.raises(MustReset) as caught:
         made.send([batch(P0)])
@@ -337,7 +341,7 @@ def test_base_offset_that_does_not_grow_is_a_reset() -> None:
     made = producer(cluster)
     made.send([batch(P0, 2)])
     made.drain()
-    cluster.ends[0] = 101
+    cluster.all_topics["t"].logs[0].end = 101
     made.send([batch(P0)])
     with pytest.raises(MustReset, match="did not append"):
         made.drain()
@@ -347,11 +351,11 @@ def test_base_offset_that_does_not_grow_is_a_reset() -> None:
 @pytest.mark.parametrize("version", [12, 11])
 def test_topic_recreated_inside_a_transaction_by_name_is_noticed_before_the_commit(version: int) -> None:
     """What was written before is gone with the old topic; Produce by id would have been refused."""
-    cluster = FakeCluster(2 if version == 12 else 0, version)
+    cluster = target(2 if version == 12 else 0, version)
     made = producer(cluster)
     made.send([batch(P0)])
     made.drain()
-    cluster.topic_id = cluster.topic_id.__class__(int=8)
+    cluster.all_topics["t"].id = UUID(int=8)
     with pytest.raises(MustReset, match="recreated between its records and the commit"):
         made.commit()
     assert not any(request.startswith("EndTxn") for request in cluster.log)
@@ -438,20 +442,22 @@ def test_offsets_of_many_partitions_are_committed_in_portions(
 ) -> None:
     """The group's coordinator writes a request as one batch, which its topic limits to 1 MB."""
     sizes: list[int] = []
-    committed: set[TopicPartition] = set()
+    original = calls.txn_offset_commit
 
     def spy(*arguments: Any, version: int) -> dict[TopicPartition, int]:
         offsets: dict[TopicPartition, OffsetToCommit] = arguments[4]
-        committed.update(offsets)
         sizes.append(sum(2 * len(tp.topic) + len(o.metadata) + 100 for tp, o in offsets.items()))
-        return dict.fromkeys(offsets, 0)
+        return original(*arguments, version=version)
 
     monkeypatch.setattr("onceover.kafka.produce.producer.calls.txn_offset_commit", spy)
     many = {TopicPartition(f"{n:0249}", 0): OffsetToCommit(n, 1, "{}" * 200) for n in range(3000)}
+    for number, tp in enumerate(many):
+        cluster.add_topic(tp.topic, UUID(int=100 + number))
     made = producer(cluster)
     made.add_offsets(GROUP, many)
+    assert GROUP not in cluster.groups
     made.commit()
-    assert committed == many.keys()
+    assert cluster.groups[GROUP].keys() == many.keys()
     assert len(sizes) > 1
     assert max(sizes) < 1_000_000
 

@@ -13,10 +13,12 @@ from onceover.copy.known import Knowledge
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka import cluster as module
-from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
-from onceover.kafka.link.connection import Address, ConnectionLost
+from onceover.kafka.link.channel import Address
+from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.link.login import REPLACED_WITHIN_S, Login
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.stops.aside import SILENT, TroubleSide, policy_of
 
@@ -50,7 +52,7 @@ class Brokers:
         monkeypatch.setattr(module, "Connection", self._connection)
         monkeypatch.setattr(calls, "metadata", lambda *_: answer)
         servers = ",".join(f"b:{n}" for n in numbers)
-        self.cluster = Cluster(ClientConfig("east", {"bootstrap.servers": servers}, Login(clock=clock)))
+        self.cluster = LiveCluster(ClientConfig("east", {"bootstrap.servers": servers}, Login(clock=clock)))
 
     def _connection(self, address: Address, *_: object) -> Any:
         self.tried.append(address.port)
@@ -74,7 +76,7 @@ def test_one_broker_that_refuses_us_takes_nothing_from_the_others(
 ) -> None:
     """Its partitions are in trouble like those of one that is silent, which has an end, and says why."""
     brokers.wrong[2] = REFUSED
-    monkeypatch.setattr(Cluster, "each_topic", lambda *_: Each({"t": TOPIC}))
+    monkeypatch.setattr(LiveCluster, "each_topic", lambda *_: Each({"t": TOPIC}))
     monkeypatch.setattr(calls, "list_offsets", lambda _, tps, *__: {tp: (0, 5, 0) for tp in tps})
     tps = {n: TopicPartition("t", n) for n in (1, 2, 3)}
     each = brokers.cluster.each_offset(tps.values(), calls.LATEST)

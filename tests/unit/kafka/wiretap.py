@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from onceover.kafka.link.connection import Address, Connection
+from onceover.kafka.link.channel import Address
+from onceover.kafka.link.connection import Connection
 
 # What a peer says to a request: its API key, version and correlation id, to all bytes that come back.
 Script = Callable[[int, int, int], bytes]

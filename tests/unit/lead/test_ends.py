@@ -10,14 +10,14 @@ import pytest
 
 from onceover.errors import NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.lead import ends as module
 from onceover.lead.ends import BatchPlanner
 from onceover.model import TopicPartition
 from onceover.resume.resume import map_partition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 T = TypeVar("T")
 END = 100

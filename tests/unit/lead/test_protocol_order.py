@@ -16,9 +16,9 @@ from onceover.kafka.calls import InitResult, OffsetToCommit
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from tests.unit.copy.protocol import FLOW, OTHER, FakeCluster, FakeProducer, World, faked_world, told
-from tests.unit.state.test_layout import LAYOUT
+from onceover.state.records.enrolment import Enrolment
+from tests.unit.copy.protocol import FLOW, OTHER, FakeProducer, World, cluster_in, faked_world, told
+from tests.unit.state.records.test_layout import LAYOUT
 
 
 @pytest.fixture
@@ -28,9 +28,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def leader(world: World, lanes: int = 2) -> Leader:
     """Return a leader between source S and target T."""
-    source, target = FakeCluster(world), FakeCluster(world)
-    source.alias = "east"
-    return Leader(FlowIdentity(FLOW, lanes, "0" * 64), source, target)  # type: ignore[arg-type]
+    source, target = cluster_in(world, "east"), cluster_in(world)
+    return Leader(FlowIdentity(FLOW, lanes, "0" * 64), source, target)
 
 
 # ---- the leader

@@ -19,7 +19,7 @@ from onceover.mirrormaker import look as mirrorrounds
 from onceover.mirrormaker.look import CheckpointRound, HeartbeatRound
 from onceover.mirrormaker.records import MirrorSettings
 from onceover.model import TopicPartition
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.wire.offsetlookup import Translated
 
 RUNNING, COPYING = "heartbeats", "east.heartbeats"

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from onceover.errors import NeedsOperator
-from onceover.kafka.admin import TopicConfigs, TopicSpec
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.admin.topics import TopicConfigs, TopicSpec
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.mirrormaker import topic as mirrortopic
 from onceover.mirrormaker.topic import MirrorTopic
 

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 from onceover.clock import now_ms
-from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.operate import repair
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
 from onceover.state.read import FlowState
-from onceover.state.runstate import SILENT_AFTER_MS
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.stops.record import Stop
-from tests.unit.state.test_layout import LAYOUT
+from tests.support.fakecluster import FakeCluster
+from tests.unit.state.records.test_layout import LAYOUT
 
 FLOW = "flights"
 TP = TopicPartition("orders", 0)
 STOP = Stop("RECORD_REFUSED", "refused", "", "", "", 5, at_ms=7, generation=3)
 ENROLMENT = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
-
-
-class Target:
-    """A cluster that always answers."""
-
-    alias = "west"
-
-    def retry(self, call: Callable[[], Any]) -> Any:
-        return call()
 
 
 def state_of(layout: Layout, beat_ms: int | None, stop: Stop | None = STOP) -> FlowState:
@@ -44,7 +33,7 @@ def state_of(layout: Layout, beat_ms: int | None, stop: Stop | None = STOP) -> F
 
 def planned(monkeypatch: pytest.MonkeyPatch, state: FlowState) -> repair.Repair:
     monkeypatch.setattr(repair, "read_flow_state", lambda *_: state)
-    return repair.plan_resume(FLOW, cast(Cluster, Target()))
+    return repair.plan_resume(FLOW, FakeCluster())
 
 
 RUNNING = LAYOUT.as_ready()

@@ -15,16 +15,16 @@ from onceover.cli.terminal.statustext import describe
 from onceover.copy.waits import slowed_note
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate import status as module
 from onceover.operate.status import flow_status
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import DONE, FAILED, Layout
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import DONE, FAILED, Layout
 from onceover.wire.progress import NOBODY, ProgressMeta
 from tests.unit.copy.loop import ME
 

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given, settings
 
 from onceover.cli.terminal.statustext import describe
-from onceover.errors import Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate import statusread
 from onceover.operate.statusread import FlowFacts, PartitionStatusReader
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
-from onceover.state.verdicts import AuditAnswer, AuditFailure, Verdicts
-from onceover.state.verified import Watermark
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
+from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop
+from tests.support.fakecluster import FakeCluster
 from tests.support.junk import damaged
 
 _LEADER_MOVED = 6
@@ -34,64 +34,48 @@ def topic(*leaders: int) -> TopicInfo:
     return TopicInfo("t", UUID(int=1), {n: PartitionInfo(node, 0) for n, node in enumerate(leaders)}, False)
 
 
-class Brokers:
-    """A cluster whose brokers answer 100 times their number, but the silent ones."""
-
-    alias = "west"
-
-    def __init__(self, *silent: int, later: TopicInfo | None = None) -> None:
-        self.silent, self.later = silent, later
-        self.asked: list[int] = []
-
-    def control(self, node: int) -> int:
-        self.asked.append(node)
-        if node in self.silent:
-            raise Retriable(f"broker {node} is silent")
-        return node
-
-    def topics(self, _: object) -> dict[str, TopicInfo]:
-        return {} if self.later is None else {"t": self.later}
+def brokers(*led: int) -> FakeCluster:
+    """Return a cluster as it is now: these lead the partitions, which end at 100 times their number."""
+    made = FakeCluster()
+    made.nodes = {1, 2, 3, 9}
+    made.add_topic("t", UUID(int=1), [100 * max(0, node) for node in led], leaders=dict(enumerate(led)))
+    return made
 
 
 @pytest.fixture(autouse=True)
-def answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each broker leads what has its number; it says so of the others."""
-
-    def list_offsets(node: int, some: list[TopicPartition], *_: object) -> dict[TopicPartition, Any]:
-        return {tp: (0 if node != 9 else _LEADER_MOVED, node * 100, 0) for tp in some}
-
-    monkeypatch.setattr(calls, "list_offsets", list_offsets)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statusread, "_PAUSE_S", 0.0)
 
 
-def read(brokers: Brokers, info: TopicInfo) -> tuple[dict[int, int], PartitionStatusReader]:
-    reader = PartitionStatusReader(brokers, {"t": info})  # type: ignore[arg-type]
+def read(brokers: FakeCluster, info: TopicInfo) -> tuple[dict[int, int], PartitionStatusReader]:
+    reader = PartitionStatusReader(brokers, {"t": info})
     found = reader.offsets([TopicPartition("t", p) for p in info.partitions], calls.LATEST)
     return {tp.partition: offset for tp, offset in found.items()}, reader
 
 
 def test_silent_broker_takes_nothing_from_the_others_and_is_asked_once() -> None:
     """Its partitions are missing, with the reason; waiting again would cost as much again."""
-    brokers = Brokers(2)
+    cluster = brokers(1, 2, 3)
+    cluster.down.add(2)
 
-    found, reader = read(brokers, topic(1, 2, 3))
+    found, reader = read(cluster, topic(1, 2, 3))
     again = reader.offsets([TopicPartition("t", 1)], calls.EARLIEST)
 
     assert (found, again) == ({0: 100, 2: 300}, {})
-    assert "broker 2 is silent" in str(reader.error)
-    assert brokers.asked.count(2) == 1
+    assert "broker 2 of west does not answer" in str(reader.error)
+    assert cluster.log.count("no connection/2") == 1
 
 
 def test_leader_that_has_moved_is_looked_up() -> None:
     """Broker 9 says that it no longer leads: the metadata of a moment later names the one that does."""
-    found, reader = read(Brokers(later=topic(1, 3)), topic(1, 9))
+    found, reader = read(brokers(1, 3), topic(1, 9))
 
     assert (found, reader.error) == ({0: 100, 1: 300}, None)
 
 
 def test_partition_without_a_leader_is_said() -> None:
     """Its broker is dead and the cluster knows it."""
-    found, reader = read(Brokers(later=topic(1, -1)), topic(1, -1))
+    found, reader = read(brokers(1, -1), topic(1, -1))
 
     assert found == {0: 100}
     assert "no leader on west" in str(reader.error)

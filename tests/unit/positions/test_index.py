@@ -7,20 +7,19 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from onceover.backoff import Deadline
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.each import Each
 from onceover.positions.index import FOLDER, MapIndex
 from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point
 from onceover.positions.store import MapStore
+from tests.support.fakecluster import FakeCluster
 from tests.support.wait import wait_until
 from tests.unit.positions.maplog import MapLog
 from tests.unit.positions.mapwriter import copied
@@ -54,11 +53,6 @@ class FakeTopic:
             yield Chunk(0, found, at, 0)
 
 
-class FakeCluster:
-    def retry(self, attempt: Callable[[], Any], _: Deadline | None = None) -> Any:
-        return attempt()
-
-
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
     topic = FakeTopic(copied())
@@ -67,7 +61,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> FakeTopic:
 
 
 def opened(home: Path | None) -> MapIndex:
-    index = MapIndex(FakeCluster(), "flow", home)  # type: ignore[arg-type]
+    index = MapIndex(FakeCluster(), "flow", home)
     index.refresh()
     return index
 

@@ -23,6 +23,7 @@ from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.wire.offsetlookup import NotCovered, Translated
 from tests.support.auditworld import FLOW, KINDS, SOURCE
+from tests.support.fakecluster import FakeCluster
 from tests.support.positionworld import PositionWorld
 
 LED_BY_NOBODY = Retriable("nobody leads it")
@@ -57,16 +58,9 @@ class Topic:
         return True
 
 
-class Target:
-    """Tries everything once."""
-
-    def retry(self, attempt: Any, *_: object) -> Any:
-        return attempt()
-
-
 def index_of(patch: pytest.MonkeyPatch, topic: Topic) -> MapIndex:
     patch.setattr(MapTopic, "find", lambda *_: topic)
-    return MapIndex(Target(), "f", None)  # type: ignore[arg-type]
+    return MapIndex(FakeCluster(), "f", None)
 
 
 @pytest.mark.parametrize("error", [OPEN, NeedsOperator("a record is damaged"), MapChanged(1)], ids=str)
@@ -258,23 +252,22 @@ def test_a_target_topic_that_is_not_seen_is_not_told_as_deleted(
 ) -> None:
     """The cluster's own answer is raised; who asks in time gets the answer. Near misses: gone, made anew."""
     made = world()
-    target: Any = made.target
-    topic, seen = made.kind.target, target.each_topic
-    there = TopicPartition(topic, 0)
-    monkeypatch.setattr(made.target, "each_topic", lambda _: Each({}, {topic: error}))
+    topic, known = made.kind.target, made.target.all_topics
+    there, kept = TopicPartition(topic, 0), known[topic]
+    made.target.unanswered[topic] = error
     translator = made.translator(monkeypatch)
     with pytest.raises(type(error), match=error.message):
         translator.to_target(HERE[0], 1)
     with pytest.raises(type(error), match=error.message):
         translator.to_source(there, 1)
-    monkeypatch.setattr(made.target, "each_topic", lambda _: Each())
+    made.target.unanswered.clear()
+    del known[topic]
     translator.refresh()
     assert translator.to_target(HERE[0], 1) == NotCovered(None, None, translate.DELETED)
-    anew = replace(seen([topic]).found[topic], topic_id=uuid4())
-    monkeypatch.setattr(made.target, "each_topic", lambda _: Each({topic: anew}))
+    known[topic] = replace(kept, id=uuid4())
     translator.refresh()
     assert translator.to_target(HERE[0], 1) == NotCovered(None, None, translate.RECREATED)
-    monkeypatch.setattr(made.target, "each_topic", seen)
+    known[topic] = kept
     translator.refresh()
     assert isinstance(translator.to_target(HERE[0], 1), Translated)
 
@@ -284,7 +277,7 @@ def test_with_a_handler_everything_has_to_be_known(monkeypatch: pytest.MonkeyPat
     made = world()
     translator = made.translator(monkeypatch)
     made.unread[MAPPED[1]] = LED_BY_NOBODY
-    handled = Translator(made.target, FLOW, None, handled=True)  # type: ignore[arg-type]
+    handled = Translator(made.target, FLOW, None, handled=True)
     handled.refresh()
     translator.refresh()
     assert translator.sources_of(TopicPartition(made.kind.target, 0)) == [HERE[0]]

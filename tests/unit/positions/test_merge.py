@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -10,6 +10,7 @@ from onceover.errors import Fenced, MustReset, OnceoverError, Retriable, UsageEr
 from onceover.positions import merge as mapmerge
 from onceover.positions.merge import MapMerger, MapUpkeep, MergeRules
 from onceover.wire.offsetlookup import mergeable
+from tests.support.fakecluster import FakeCluster
 from tests.unit.positions.maplog import MapLog
 
 HOUR_MS = 3600_000
@@ -139,27 +140,16 @@ class FakeIndex:
         pass
 
 
-class FakeTarget:
-    def __init__(self, tape: Tape) -> None:
-        self._tape = tape
-
-    def retry(self, attempt: Callable[[], object]) -> object:
-        return attempt()
-
-    def committed(self, _group: str, _partitions: None, *, stable: bool) -> dict[object, object]:
-        self._tape.log.append("read the progress")
-        return {}
-
-
 def test_the_id_is_taken_then_the_layout_read_then_the_progress_then_the_map(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In another order a generation that goes back, or a lane, could write below what is merged."""
-    tape = Tape()
+    tape, target = Tape(), FakeCluster()
+    target.heard = lambda request, _: tape.log.append(request)
     monkeypatch.setattr(mapmerge, "TransactionalProducer", lambda _c, tid, **_: FakeProducer(tape, tid))
     monkeypatch.setattr(mapmerge, "MapIndex", lambda *_: FakeIndex(tape))
     merger = MapMerger(
-        FakeTarget(tape),  # type: ignore[arg-type]
+        target,
         "f",
         None,
         lambda: tape.log.append("read the layout"),
@@ -173,7 +163,7 @@ def test_the_id_is_taken_then_the_layout_read_then_the_progress_then_the_map(
         "read the layout",
         "init onceover.f.map",
         "read the layout",
-        "read the progress",
+        "OffsetFetch",
         "read the map to its end",
         "drop",
     ]

@@ -20,9 +20,9 @@ from onceover.positions.store import MapStore
 from onceover.positions.translate import UNREAD, _Question
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 from onceover.wire.offsetmap import MapKey
+from tests.support.fakecluster import FakeCluster
 from tests.unit.positions.maplog import SOURCE, TARGET, MapLog
 from tests.unit.positions.mapwriter import copied
-from tests.unit.positions.test_map_apart import Target
 
 DAMAGED = NeedsOperator("a record is damaged", code="MAP_UNREADABLE")
 OTHER = MapKey(TopicPartition("others", 0), TARGET, 0)
@@ -146,7 +146,7 @@ def test_it_is_named_once_and_stops_only_those_who_need_the_whole_map(
     topic = _Topic()
     monkeypatch.setattr(MapTopic, "find", lambda *_: topic)
     for _ in range(2):
-        with MapIndex(Target(), "f", tmp_path) as index:  # type: ignore[arg-type]
+        with MapIndex(FakeCluster(), "f", tmp_path) as index:
             assert index.each_refresh() == {}
             with pytest.raises(NeedsOperator, match="cannot be read whole") as caught:
                 index.refresh()

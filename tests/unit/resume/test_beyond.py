@@ -14,7 +14,7 @@ from onceover.model import TopicPartition
 from onceover.resume import beyond, resume
 from onceover.resume.beyond import Behind
 from onceover.stops.judge import Evidence
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batches.batch import BatchHeader
 from onceover.wire.progress import NOBODY
 from tests.unit.stops.test_stops import GOOD, META, SOURCE
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
 from uuid import UUID
 
-from onceover.errors import OnceoverError, UsageError
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.errors import UsageError
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, PartitionsSeen, gather, map_partition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.stops.aside import Troubles, TroubleSide
 from onceover.stops.codes import WaitCode
+from tests.support.fakecluster import FakeCluster
 
 MAP = names.map_topic("f")
 IDS = {"t": UUID(int=1), "copy": UUID(int=2), MAP: UUID(int=3)}
@@ -24,43 +22,23 @@ ENROLMENT = Enrolment("t", "copy", IDS["t"], IDS["copy"], dict.fromkeys(NUMBERS,
 ENROLLED = dict.fromkeys(ENROLMENT.sources(), ENROLMENT)
 
 
-class FakeSide:
-    """One of the clusters: knows its topics; nothing is committed, so nobody asks for more."""
-
-    alias = "west"
-
-    def __init__(self) -> None:
-        self.led = {topic: {number: PartitionInfo(1, 0) for number in NUMBERS} for topic in IDS}
-        self.denied: set[str] = set()
-        self.deleted: set[str] = set()
-
-    def each_topic(self, wanted: Iterable[str]) -> Each[str, TopicInfo]:
-        there = set(wanted) - self.deleted
-        found = {topic: TopicInfo(topic, IDS[topic], self.led[topic], False) for topic in there}
-        error: OnceoverError = UsageError("error 29")
-        denied = {topic: error for topic in found if topic in self.denied}
-        return Each({topic: info for topic, info in found.items() if topic not in denied}, denied)
-
-    def each_offset(self, partitions: Iterable[TopicPartition], *_: object) -> Each[Any, Any]:
-        assert not list(partitions)
-        return Each()
-
-    def each_epoch_end(self, epochs: Iterable[TopicPartition]) -> Each[Any, Any]:
-        assert not list(epochs)
-        return Each()
-
-    each_open = each_epoch_end
+def side() -> FakeCluster:
+    """Return one of the clusters: it has the topics, and nothing is committed."""
+    made = FakeCluster()
+    for topic, topic_id in IDS.items():
+        made.add_topic(topic, topic_id, [0] * len(NUMBERS))
+    return made
 
 
-def looked(target: FakeSide) -> PartitionsSeen:
-    return gather("f", FakeSide(), target, ENROLLED, Each(), LaneWriter(7, alone=True, mixed=False))  # type: ignore[arg-type]
+def looked(target: FakeCluster) -> PartitionsSeen:
+    return gather("f", side(), target, ENROLLED, Each(), LaneWriter(7, alone=True, mixed=False))
 
 
 def test_whose_part_of_the_offset_map_nobody_leads_is_waited_for_without_a_try() -> None:
     """A try would fail for the others of its transaction, too; who is written elsewhere has no part in it."""
-    target = FakeSide()
+    target = side()
     lost = map_partition("f", TopicPartition("t", 0))
-    target.led[MAP][lost.partition] = PartitionInfo(-1, 0)
+    target.all_topics[MAP].leaders[lost.partition] = -1
     look = looked(target)
     concerned = {tp for tp in ENROLLED if map_partition("f", tp) == lost}
     assert set(look.problems) == concerned and len(concerned) == 2
@@ -75,15 +53,15 @@ def test_whose_part_of_the_offset_map_nobody_leads_is_waited_for_without_a_try()
 
 def test_an_offset_map_that_may_not_be_seen_is_no_partitions_trouble() -> None:
     """The near miss: whoever writes it, says so."""
-    target = FakeSide()
-    target.denied = {MAP}
+    target = side()
+    target.unanswered[MAP] = UsageError("error 29")
     assert not looked(target).problems
 
 
 def test_an_offset_map_that_was_deleted_is_waited_for_until_the_run_has_made_it_anew() -> None:
     """No leader is missing, and nobody has to come; each try would leave offsets behind."""
-    target = FakeSide()
-    target.deleted = {MAP}
+    target = side()
+    del target.all_topics[MAP]
     look, troubles = looked(target), Troubles()
     assert set(look.problems) == ENROLLED.keys()
     for tp, problem in look.problems.items():

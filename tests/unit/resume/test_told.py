@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -10,12 +9,13 @@ import pytest
 
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.sessionstart import SessionStart
-from onceover.errors import MustReset, NotNow
+from onceover.errors import MustReset, UsageError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.resume.told import CoordinatorRest, ToldProgress
-from onceover.state.enrolment import Enrolment
+from onceover.state import names
+from onceover.state.records.enrolment import Enrolment
+from tests.support.fakecluster import FakeCluster
 from tests.unit.copy.loop import FakeProducer
 from tests.unit.stops.test_aside import Clock
 
@@ -28,44 +28,27 @@ def at(offset: int, metadata: str = "{}") -> CommittedOffset:
     return CommittedOffset(0, offset, 3, metadata)
 
 
-class FakeTarget:
-    """A coordinator that tells what the test says, and who asks it how."""
-
-    def __init__(self) -> None:
-        self.committed: dict[TopicPartition, CommittedOffset] = {}
-        self.failing: dict[TopicPartition, NotNow] = {}
-        self.stable: list[bool] = []
-
-    def each_committed(
-        self, group: str, partitions: Iterable[TopicPartition], *, stable: bool = True
-    ) -> Each[TopicPartition, CommittedOffset]:
-        assert group == "onceover.f"
-        self.stable.append(stable)
-        asked = set(partitions)
-        return Each(
-            {tp: offset for tp, offset in self.committed.items() if tp in asked},
-            {tp: error for tp, error in self.failing.items() if tp in asked},
-        )
+PROGRESS = names.progress_group("f")
 
 
 @pytest.fixture
-def target() -> FakeTarget:
-    found = FakeTarget()
-    found.committed = {COPY_A: at(5), COPY_B: at(7)}
+def target() -> FakeCluster:
+    found = FakeCluster()
+    found.groups[PROGRESS] = {COPY_A: at(5), COPY_B: at(7)}
     return found
 
 
-def told(target: Any) -> ToldProgress:
+def told(target: FakeCluster) -> ToldProgress:
     """Return what has been told of both partitions."""
     found = ToldProgress("f", target)
     found.read(target, ENROLLED)
     return found
 
 
-def test_what_is_told_twice_is_believed(target: FakeTarget) -> None:
+def test_what_is_told_twice_is_believed(target: FakeCluster) -> None:
     """The first time stable; the second time our own transaction is pending."""
     told(target).confirm()
-    assert target.stable == [True, False]
+    assert target.log == ["OffsetFetch", "OffsetFetch of before"]
 
 
 @pytest.mark.parametrize(
@@ -74,41 +57,41 @@ def test_what_is_told_twice_is_believed(target: FakeTarget) -> None:
     ids=["has moved", "has other metadata", "has gone"],
 )
 def test_a_coordinator_that_has_told_something_else_before_is_not_believed(
-    target: FakeTarget, later: dict[TopicPartition, CommittedOffset]
+    target: FakeCluster, later: dict[TopicPartition, CommittedOffset]
 ) -> None:
     """The lane begins anew, and nothing is committed."""
     asked = told(target)
-    target.committed = later
+    target.groups[PROGRESS] = later
     with pytest.raises(
         MustReset, match=r"progress of copy:0 was told as 5 with {} beside it and is (50|5 with other|none)"
     ):
         asked.confirm()
 
 
-def test_progress_that_appears_was_there_all_the_time(target: FakeTarget) -> None:
+def test_progress_that_appears_was_there_all_the_time(target: FakeCluster) -> None:
     """Told as none, a partition would have been stopped for it."""
-    known, target.committed = target.committed, {COPY_A: at(5)}
+    known, target.groups[PROGRESS] = target.groups[PROGRESS], {COPY_A: at(5)}
     asked = told(target)
-    target.committed = known
+    target.groups[PROGRESS] = known
     with pytest.raises(MustReset, match="copy:1 was told as none and is 7"):
         asked.confirm()
 
 
-def test_what_is_not_answered_about_one_partition_says_nothing(target: FakeTarget) -> None:
+def test_what_is_not_answered_about_one_partition_says_nothing(target: FakeCluster) -> None:
     """A right that is missing takes nothing from the others, whenever it goes missing."""
-    denied = NotNow("error 29")
-    target.failing = {COPY_B: denied}
-    del target.committed[COPY_B]
+    denied = UsageError("error 29")
+    target.untold = {COPY_B: denied}
+    del target.groups[PROGRESS][COPY_B]
     told(target).confirm()
-    target.failing, target.committed = {}, {COPY_A: at(5), COPY_B: at(7)}
+    target.untold, target.groups[PROGRESS] = {}, {COPY_A: at(5), COPY_B: at(7)}
     asked = told(target)
-    target.failing, target.committed = {COPY_B: denied}, {COPY_A: at(5)}
+    target.untold, target.groups[PROGRESS] = {COPY_B: denied}, {COPY_A: at(5)}
     asked.confirm()
 
 
-def test_what_is_only_committed_again_is_asked_for_as_well(target: FakeTarget) -> None:
+def test_what_is_only_committed_again_is_asked_for_as_well(target: FakeCluster) -> None:
     """Progress of a topic that has left the flow would be put back."""
-    target.committed[GONE] = at(9)
+    target.groups[PROGRESS][GONE] = at(9)
     asked = told(target)
     asked.keep({GONE: OffsetToCommit(8, 3, "{}")})
     with pytest.raises(MustReset, match=r"left:0 was told as 8 .* and is 9 "):
@@ -117,10 +100,10 @@ def test_what_is_only_committed_again_is_asked_for_as_well(target: FakeTarget) -
 
 @pytest.mark.parametrize("first", [at(7), None], ids=["another one", "none"])
 def test_what_is_committed_again_is_what_was_judged(
-    target: FakeTarget, first: CommittedOffset | None
+    target: FakeCluster, first: CommittedOffset | None
 ) -> None:
     """A stopped partition is read twice: the older answer would be written, and the newer one confirmed."""
-    target.committed = {COPY_A: at(5)} if first is None else {COPY_A: at(5), COPY_B: first}
+    target.groups[PROGRESS] = {COPY_A: at(5)} if first is None else {COPY_A: at(5), COPY_B: first}
     asked = told(target)
     asked.keep({COPY_A: OffsetToCommit(5, 3, "{}")})
     before = "none" if first is None else "7 with {} beside it"
@@ -128,22 +111,22 @@ def test_what_is_committed_again_is_what_was_judged(
         asked.keep({COPY_B: OffsetToCommit(2, 3, "{}")})
 
 
-def test_what_was_confirmed_may_move(target: FakeTarget) -> None:
+def test_what_was_confirmed_may_move(target: FakeCluster) -> None:
     """By the lane itself, from then on; another look asks about what it has read."""
     asked = told(target)
     asked.confirm()
-    target.committed[COPY_A] = at(6)
+    target.groups[PROGRESS][COPY_A] = at(6)
     asked.confirm()
-    target.committed[COPY_B] = at(8)
-    asked.read(target, {B: ENROLLED[B]})  # type: ignore[arg-type]
-    target.committed[COPY_A] = at(9)
+    target.groups[PROGRESS][COPY_B] = at(8)
+    asked.read(target, {B: ENROLLED[B]})
+    target.groups[PROGRESS][COPY_A] = at(9)
     asked.confirm()
 
 
 def test_a_write_that_leaves_nothing_shows_that_the_log_was_read() -> None:
     """Aborted, and beside a partition that nobody copies."""
     producer = FakeProducer()
-    ToldProgress("f", FakeTarget()).settle(producer)  # type: ignore[arg-type]
+    ToldProgress("f", FakeCluster()).settle(producer)
     assert producer.log == ["offsets", "abort"] and not producer.committed
 
 

@@ -20,9 +20,10 @@ from onceover.seeding.frommap import LagOrigin, MapOrigin, NewestMapRecords, new
 from onceover.seeding.origins import FlowClusters
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, plan_seed
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.topics.plan import TopicPlan
 from onceover.wire.offsetmap import MapRecord
+from tests.support.fakecluster import FakeCluster
 from tests.unit.seeding.test_plan import seat, topic
 
 AWAY = Retriable("nobody leads it")
@@ -156,11 +157,6 @@ class Topic:
             yield Chunk(partition, [MapEntry(0, each.key, each) for each in entries], 10, 0)
 
 
-class Target:
-    def retry(self, attempt: Any, *_: object) -> Any:
-        return attempt()
-
-
 @pytest.mark.parametrize(
     ("unled", "unread"),
     [
@@ -175,7 +171,7 @@ def test_the_newest_records_are_read_part_by_part_and_to_their_ends(
 ) -> None:
     read = Topic(unled, unread)
     monkeypatch.setattr(MapTopic, "find", lambda *_: read)
-    newest = newest_records(cast(Any, Target()), "f")
+    newest = newest_records(FakeCluster(), "f")
     assert set(newest.unread) == {1}
     assert {(r.source.partition, r.source_end) for r in newest.records} == {(0, 9), (2, 9), (3, 9)}
     assert read.settled == {True}
@@ -185,8 +181,8 @@ def test_without_a_map_nothing_is_known_and_without_rights_nothing_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MapTopic, "find", lambda *_: None)
-    assert newest_records(cast(Any, Target()), "f") == NewestMapRecords()
+    assert newest_records(FakeCluster(), "f") == NewestMapRecords()
     barred = Topic(dict.fromkeys(range(4), UsageError("not authorized")), {})
     monkeypatch.setattr(MapTopic, "find", lambda *_: barred)
     with pytest.raises(UsageError):
-        newest_records(cast(Any, Target()), "f")
+        newest_records(FakeCluster(), "f")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,49 +17,46 @@ from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.frommap import LagOrigin, NewestMapRecords
 from onceover.seeding.origins import FileOrigin, FlowClusters, FlowOrigin, GroupOrigin, LogOrigin, Origin
 from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedPlan, plan_seed
-from onceover.state.enrolment import Enrolment
+from onceover.state import names
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.plan import TopicPlan
+from tests.support.fakecluster import FakeCluster
 from tests.support.waysout import commands
 from tests.unit.seeding.test_plan import seat, topic
 
 ONE, TWO, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("elsewhere", 0)
 
 
-class FakeSource:
-    """A coordinator that tells of a pending first commit only who names its partition."""
-
-    alias = "east"
-
-    def __init__(self, *committed: TopicPartition, pending: TopicPartition | None = None) -> None:
-        self._committed = committed
-        self._pending = pending
-
-    def committed(
-        self, group: str, partitions: Iterable[TopicPartition] | None
-    ) -> dict[TopicPartition, CommittedOffset]:
-        wanted = list(self._committed if partitions is None else partitions)
-        if self._pending in wanted:
-            raise Retriable("pending")
-        return {tp: CommittedOffset(0, 4, -1, "") for tp in self._committed if tp in wanted}
+GROUPS = ("g", names.progress_group("other"), names.lag_group("f"))
 
 
-def named(source: FakeSource) -> set[TopicPartition]:
-    place = FlowClusters("f", cast(Any, source), cast(Any, SimpleNamespace()))
+def source(*committed: TopicPartition, pending: TopicPartition | None = None) -> FakeCluster:
+    """Return a cluster where groups have committed 4, and have an open transaction that will for another."""
+    made = FakeCluster("east")
+    for group in GROUPS:
+        made.groups[group] = {tp: CommittedOffset(0, 4, -1, "") for tp in committed}
+        if pending is not None:
+            made.open_now["id"].offsets[group] = {pending: CommittedOffset(0, 5, -1, "")}
+    return made
+
+
+def named(source: FakeCluster) -> set[TopicPartition]:
+    place = FlowClusters("f", source, cast(Any, SimpleNamespace()))
     topics: list[SeatedTopic] = [topic(seat(0), seat(1))]
     return set(GroupOrigin("g").read(place, topics).offsets)
 
 
 def test_a_groups_first_commit_that_is_pending_is_waited_for() -> None:
     """Taken for none, its partition would be seeded from elsewhere."""
-    assert named(FakeSource(ONE)) == {ONE}
+    assert named(source(ONE)) == {ONE}
     with pytest.raises(Retriable):
-        named(FakeSource(ONE, pending=TWO))
+        named(source(ONE, pending=TWO))
 
 
 def test_a_group_that_has_committed_nothing_at_all_is_unknown() -> None:
-    assert named(FakeSource(OTHER)) == set()
+    assert named(source(OTHER)) == set()
     with pytest.raises(UsageError, match="has committed nothing") as caught:
-        named(FakeSource())
+        named(source())
     # Brokers leave out topics that may not be described: nobody can tell here which it is.
     assert "grant DESCRIBE on its topics" in str(caught.value.resolve)
 
@@ -71,11 +67,11 @@ def test_another_flows_progress_is_asked_for_by_name(monkeypatch: pytest.MonkeyP
     state = SimpleNamespace(layout=SimpleNamespace(source_cluster_id="s"), enrolled={"east.a": enrolled})
     monkeypatch.setattr("onceover.seeding.origins.read_flow_state", lambda *_: state)
     copies = [TopicPartition("east.a", 0), TopicPartition("east.a", 1)]
-    target = FakeSource(copies[0], pending=copies[1])
+    target = source(copies[0], pending=copies[1])
     place = FlowClusters(
         "f", cast(Any, SimpleNamespace(cluster_id=lambda: "s")), cast(Any, SimpleNamespace())
     )
-    origin = FlowOrigin("other", cast(Any, target))
+    origin = FlowOrigin("other", target)
     assert origin.read(place, [topic(seat(0))]).offsets == {
         ONE: SeedOffset(4, "copied by flow other to east")
     }
@@ -92,7 +88,7 @@ def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partit
     one = topic(seat(0, start=2), enrolled=True)
     assert one.enrolment is not None
     one = replace(one, enrolment=replace(one.enrolment, changed={0: "approval"} if by_hand else {}))
-    place = FlowClusters("f", cast(Any, FakeSource(ONE)), cast(Any, SimpleNamespace()))
+    place = FlowClusters("f", source(ONE), cast(Any, SimpleNamespace()))
     found = LagOrigin().read(place, [one])
     assert bool(found.offsets) is not by_hand
     for refusal in found.refused.values():
@@ -102,7 +98,7 @@ def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partit
 
 def test_a_file_that_names_other_partitions_is_refused_and_not_quoted() -> None:
     """Which of its entries they are is enough to correct it."""
-    place = FlowClusters("f", cast(Any, FakeSource()), cast(Any, SimpleNamespace()))
+    place = FlowClusters("f", source(), cast(Any, SimpleNamespace()))
     origin = FileOrigin({OTHER: 1, ONE: 2, TopicPartition("SECRET", 0): 3}, "july.csv")
     with pytest.raises(UsageError, match="2 partitions") as caught:
         origin.read(place, [topic(seat(0), seat(1))])
@@ -112,7 +108,7 @@ def test_a_file_that_names_other_partitions_is_refused_and_not_quoted() -> None:
 
 def test_offsets_that_somebody_wrote_down_are_approved_as_such() -> None:
     """Whoever may write to the file changes them after the approval in vain, also by a few."""
-    place = FlowClusters("f", cast(Any, FakeSource()), cast(Any, SimpleNamespace()))
+    place = FlowClusters("f", source(), cast(Any, SimpleNamespace()))
     topics = TopicPlan(operation="topics", flow="f")
 
     def planned(origin: Origin) -> SeedPlan:

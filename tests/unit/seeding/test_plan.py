@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.seeding.plan import (
@@ -24,7 +24,7 @@ from onceover.seeding.plan import (
     SeedPlan,
     plan_seed,
 )
-from onceover.state.enrolment import Enrolment, LeftAt
+from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
 from onceover.topics.refusals import NOT_OURS

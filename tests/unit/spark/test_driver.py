@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +10,7 @@ import pytest
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.spark.driver import DriverRun, known_stops
+from tests.support.fakecluster import FakeCluster
 
 
 def status(*, source: OnceoverError | None = None, target: OnceoverError | None = None) -> dict[str, Any]:
@@ -20,23 +19,12 @@ def status(*, source: OnceoverError | None = None, target: OnceoverError | None 
     return shape(StatusFacts(flow="orders", now_ms=0.0, source=sides[0], target=sides[1]))
 
 
-class Target:
-    """A target that is asked again as often as ``tries`` says."""
-
-    def __init__(self, tries: int = 3) -> None:
-        self._tries = tries
-
-    def retry(self, attempt: Callable[[], Any], _deadline: object) -> Any:
-        for _ in range(self._tries - 1):
-            with suppress(Retriable):
-                return attempt()
-        return attempt()
-
-
 def stops(*looks: OnceoverError | None, asked: bool = False) -> list[dict[str, Any]]:
     """Return what is known of the stops after looks at the target, each with its error."""
     errors = iter(looks)
-    return known_stops(lambda: status(target=next(errors)), Target(len(looks)), asked=asked)  # type: ignore[arg-type]
+    target = FakeCluster()
+    target.tries = len(looks)
+    return known_stops(lambda: status(target=next(errors)), target, asked=asked)
 
 
 AWAY = Retriable("west is away", where="w:1")
@@ -46,7 +34,7 @@ def test_what_is_stopped_is_known_when_the_target_answers() -> None:
     """Stops are on the target: a source that is away by then takes nothing from that."""
     assert stops(None) == stops(AWAY, AWAY, None) == []
     source_away = status(source=Retriable("east is away"))
-    assert known_stops(lambda: source_away, Target(), asked=False) == []  # type: ignore[arg-type]
+    assert known_stops(lambda: source_away, FakeCluster(), asked=False) == []
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,17 @@ import pytest
 
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
-from onceover.kafka.fetcher import Position
 from onceover.kafka.link.connection import ConnectionLost
+from onceover.kafka.logs.fetcher import Position
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
 from onceover.state.log import LogCapacity, StateLog
 from onceover.state.read import FlowState
-from onceover.state.value import VALUE_BYTES, VALUE_PARTS, Illegible
-from onceover.wire.compression import ZSTD
+from onceover.state.records.value import VALUE_BYTES, VALUE_PARTS, Illegible
+from onceover.wire.batches.compression import ZSTD
+from onceover.wire.batches.records import encode
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import encode
 from tests.support.rawkafka import RawRecord, build_batch
 from tests.unit.copy.batches import answer
 

@@ -12,10 +12,10 @@ from onceover.copy.partition import PartitionCopy
 from onceover.handling.obstacles import Blocked, Obstacle
 from onceover.stops.lastbatch import is_another
 from onceover.stops.record import Stop
-from onceover.wire.batch import BatchHeader, parse_header
+from onceover.wire.batches.batch import BatchHeader, parse_header
+from onceover.wire.batches.unpack import Ceiling
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.progress import CopiedBatch
-from onceover.wire.unpack import Ceiling
-from onceover.wire.visibility import Visible
 from tests.support.rawkafka import Codec
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import A, partition, sent

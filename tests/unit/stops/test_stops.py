@@ -14,7 +14,7 @@ from onceover.model import TopicPartition
 from onceover.stops.contents import damaged_batch, refused_record
 from onceover.stops.judge import Evidence, TopicSeen, judge, needs_epoch
 from onceover.stops.record import Stop
-from onceover.wire.batch import DELETE_HORIZON, BatchHeader, CorruptBatch
+from onceover.wire.batches.batch import DELETE_HORIZON, BatchHeader, CorruptBatch
 from onceover.wire.progress import CopiedBatch, ProgressMeta
 
 SOURCE_ID, TARGET_ID, OTHER_ID = UUID(int=1), UUID(int=2), UUID(int=3)

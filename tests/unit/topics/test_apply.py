@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.state.managed import Managed
+from onceover.state.records.managed import Managed
 from onceover.topics.apply import TopicApply
 from onceover.topics.configs import OF_EVERY_COPY, ONLY_WIDENED, not_copied
 from onceover.topics.namingpolicy import IDENTITY, PREFIX

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.state.enrolment import Enrolment
-from onceover.state.ownership import Claim, FlowId, Rival
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.ownership import Claim, FlowId, Rival
 from onceover.topics.codes import TopicCode
 from onceover.topics.lineage import Hop, changed_upstream, origin, read_upstream
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy, goes_round

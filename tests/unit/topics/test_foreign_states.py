@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress
-from onceover.state.ownership import Claim, FlowId, decide
+from onceover.state.records.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress
+from onceover.state.records.ownership import Claim, FlowId, decide
 from onceover.topics import otherflows
 from onceover.topics.lineage import Hop, changed_upstream, upstream_json
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
@@ -28,7 +28,7 @@ from onceover.topics.otherflows import (
     writers,
 )
 from tests.support.junk import damaged
-from tests.unit.topics.test_otherflows import FakeCluster, FakeState
+from tests.unit.topics.test_otherflows import FakeState, where_states_end
 from tests.unit.topics.topicworld import source_id, topic
 
 ID: Final = UUID(int=1)
@@ -69,7 +69,7 @@ def read(state: Mapping[str, Any]) -> tuple[list[OtherFlow], OtherFlows]:
     """Return the flows that another flow reads: this one's state, and one that is in order."""
     odd, fine = names.state_topic("odd"), names.state_topic("fine")
     FakeState.values = {odd: state, fine: STATE}  # type: ignore[dict-item]
-    others = OtherFlows(FakeCluster())
+    others = OtherFlows(where_states_end(leaderless=[odd, fine]))
     return others.read({name: topic(name, 2, source_id(name)) for name in (odd, fine)}), others
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
-from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import NotNow, Retriable
-from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, LeftAt
-from onceover.state.ownership import Claim, FlowId, Rival
+from onceover.state.records.enrolment import Enrolment, LeftAt
+from onceover.state.records.ownership import Claim, FlowId, Rival
 from onceover.topics.lineage import Hop, ReturnOrigin
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
 from onceover.topics.otherflows import (
@@ -29,6 +25,7 @@ from onceover.topics.otherflows import (
     writers,
 )
 from onceover.topics.plan import Loop, OtherWriter
+from tests.support.fakecluster import FakeCluster
 from tests.unit.topics.topicworld import leave, source_id, target_id, topic
 
 
@@ -160,24 +157,15 @@ class FakeState:
         """Nothing is open."""
 
 
-class FakeCluster(Cluster):
-    """Tells where states end."""
-
-    def __init__(self) -> None:
-        super().__init__(ClientConfig("west", {}))
-        self.ends: dict[TopicPartition, int] = {}
-        self.gone: set[str] = set()
-
-    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
-        return {name: topic(name, 2, source_id(name)) for name in names or () if name not in self.gone}
-
-    def list_offsets(
-        self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
-    ) -> dict[TopicPartition, int]:
-        found = {tp: self.ends[tp] for tp in partitions if tp in self.ends}
-        if len(found) < len(list(partitions)):
-            raise Retriable("no leader")
-        return found
+def where_states_end(*ended: str, leaderless: Sequence[str] = ()) -> FakeCluster:
+    """Return a cluster with topics of which some nobody leads, and the others end at 5."""
+    made = FakeCluster("west")
+    made.tries = 3
+    for name in ended:
+        made.add_topic(name, source_id(name), (5, 5))
+    for name in leaderless:
+        made.add_topic(name, source_id(name), (5, 5), leaders={0: -1, 1: -1})
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -193,11 +181,11 @@ def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytes
     one, two, sick = (names.state_topic(flow) for flow in ("one", "two", "sick"))
     enrolled = {"topic/t": back().enrolments[0].to_json()}
     monkeypatch.setattr(FakeState, "values", {one: enrolled, two: {}})
-    cluster, topics = FakeCluster(), {name: topic(name, 2, source_id(name)) for name in (one, two, "orders")}
-    cluster.ends = {TopicPartition(name, 0): 5 for name in (one, two)}
+    cluster = where_states_end(one, two, leaderless=[sick])
+    topics = {name: topic(name, 2, source_id(name)) for name in (one, two, "orders")}
     others = OtherFlows(cluster, without="mine")
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]
-    cluster.ends[TopicPartition(two, 0)] = 6
+    cluster.all_topics[two].logs[0].end = 6
     assert writers(others.read(topics)) == {"t": OtherWriter("one", 7)}
     assert FakeState.reads == [one, two, two]
     topics[sick] = topic(sick, 2, source_id(sick))
@@ -217,9 +205,7 @@ def test_a_state_that_was_deleted_meanwhile_holds_up_nobody(
     gone, two = names.state_topic("gone"), names.state_topic("two")
     monkeypatch.setattr(FakeState, "values", {two: {}})
     monkeypatch.setattr(FakeState, "young", [gone] * 100 if young else [])
-    cluster = FakeCluster()
-    cluster.gone = {gone}
-    others = OtherFlows(cluster, without="mine")
+    others = OtherFlows(where_states_end(leaderless=[two]), without="mine")
     found = others.read({name: topic(name, 2, source_id(name)) for name in (gone, two)})
     assert [flow.name for flow in found] == ["two"]
     assert others.unreadable == {}
@@ -233,7 +219,7 @@ def test_a_layout_that_is_none_is_that_flows_trouble(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("onceover.topics.otherflows.StateLog", FakeState)
     odd, two = names.state_topic("odd"), names.state_topic("two")
     monkeypatch.setattr(FakeState, "values", {odd: {names.LAYOUT: layout}, two: {}})
-    others = OtherFlows(FakeCluster(), without="mine")
+    others = OtherFlows(where_states_end(leaderless=[odd, two]), without="mine")
     found = others.read({name: topic(name, 2, source_id(name)) for name in (odd, two)})
     assert [flow.name for flow in found] == ["two"]
     assert [error.code for error in others.unreadable.values()] == ["STATE_UNREADABLE"]
@@ -249,7 +235,7 @@ def test_a_state_that_was_created_a_moment_ago_is_waited_for_and_no_broker_is(
     young, sick = names.state_topic("young"), names.state_topic("sick")
     monkeypatch.setattr(FakeState, "values", {young: {}})
     monkeypatch.setattr(FakeState, "young", [young])
-    others = OtherFlows(FakeCluster(), without="mine")
+    others = OtherFlows(where_states_end(leaderless=[young, sick]), without="mine")
     found = others.read({name: topic(name, 2, source_id(name)) for name in (young, sick)})
     assert [flow.name for flow in found] == ["young"] and list(others.unreadable) == ["sick"]
     assert FakeState.reads == [young, young, sick]

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import TopicSpec
+from onceover.kafka.admin.topics import TopicSpec
 from onceover.state import names
 from onceover.topics.own import MapKeeper, StateSettings
 

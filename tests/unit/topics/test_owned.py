@@ -11,13 +11,13 @@ from hypothesis import given, settings
 
 from onceover.acls.kept import acl_key, acl_record, owned_acls, standing_allowances, unread_acls
 from onceover.errors import NeedsOperator
-from onceover.kafka.acladmin import Acl
-from onceover.kafka.admin import TopicSpec
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.admin.acls import Acl
+from onceover.kafka.admin.topics import TopicSpec
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.operate.statusread import FlowFacts
 from onceover.state import names
-from onceover.state.managed import Managed, read_managed, unread_managed
-from onceover.state.value import Illegible
+from onceover.state.records.managed import Managed, read_managed, unread_managed
+from onceover.state.records.value import Illegible
 from onceover.topics import own
 from onceover.topics.own import STATE_CONFIG, OwnedLog, StateSettings, unread_owned
 from tests.support.junk import damaged

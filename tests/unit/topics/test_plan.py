@@ -10,8 +10,8 @@ import pytest
 
 from onceover.errors import UsageError
 from onceover.planning.plan import Refusal
-from onceover.state.enrolment import MOST_PARTITIONS, GaveWay, LeftAt, PlacedProgress
-from onceover.state.managed import Managed
+from onceover.state.records.enrolment import MOST_PARTITIONS, GaveWay, LeftAt, PlacedProgress
+from onceover.state.records.managed import Managed
 from onceover.stops.aside import TroubleSide
 from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.namingpolicy import PREFIX

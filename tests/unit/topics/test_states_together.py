@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from onceover.errors import Retriable
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
-from onceover.kafka.fetcher import Position
+from onceover.kafka.logs.fetcher import Position
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
 from onceover.state import names
@@ -19,7 +19,7 @@ from onceover.topics.otherflows import OtherFlows
 from onceover.wire.hotpath import FetchedPartition
 from tests.unit.copy.batches import answer
 from tests.unit.state.test_log import state
-from tests.unit.topics.test_otherflows import FakeCluster, FakeState
+from tests.unit.topics.test_otherflows import FakeState, where_states_end
 
 Answers = Sequence[dict[str, FetchedPartition] | Exception]
 
@@ -73,7 +73,7 @@ def read(
 ) -> dict[str, StateLog]:
     """Read logs together up to their ends; return those that were, by topic."""
     Together.script = script
-    cluster = FakeCluster()
+    cluster = where_states_end()
     logs = {topic: StateLog(cluster, topic, 0, room=room) for topic in ends}
     places = {logs[topic]: (info(topic, (leaders or {}).get(topic, 1)), end) for topic, end in ends.items()}
     done = catch_up_together(cluster, places)
@@ -127,12 +127,11 @@ def test_flows_are_read_together_and_only_where_something_was_added(monkeypatch:
     monkeypatch.setattr(otherflows, "catch_up_together", catch_up)
     monkeypatch.setattr(FakeState, "reads", [])
     one, two = names.state_topic("one"), names.state_topic("two")
-    cluster, topics = FakeCluster(), {name: info(name) for name in (one, two)}
-    cluster.ends = {TopicPartition(name, 0): 5 for name in (one, two)}
+    cluster, topics = where_states_end(one, two), {name: info(name) for name in (one, two)}
     others = OtherFlows(cluster)
     for _ in range(2):
         assert [flow.name for flow in others.read(topics)] == ["one", "two"]
-    cluster.ends[TopicPartition(two, 0)] = 6
+    cluster.all_topics[two].logs[0].end = 6
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]
     assert together == [{one: 5, two: 5}, {two: 6}]
     assert FakeState.reads == [] and others.unreadable == {}

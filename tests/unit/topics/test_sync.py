@@ -9,8 +9,8 @@ import pytest
 from onceover.acls.kept import AclPlan
 from onceover.cli import main as command_line
 from onceover.errors import NeedsOperator
-from onceover.kafka.acladmin import Acl
-from onceover.kafka.admin import TopicSpec
+from onceover.kafka.admin.acls import Acl
+from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.approval import Approval
 from onceover.planning.plan import Refusal
 from onceover.topics.codes import TopicCode

@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from onceover.errors import NeedsOperator, UsageError
-from onceover.kafka.admin import Failures, TopicSpec
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.admin.topics import Failures, TopicSpec
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, LeftAt
-from onceover.state.managed import Managed, read_managed
+from onceover.state.records.enrolment import Enrolment, LeftAt
+from onceover.state.records.managed import Managed, read_managed
 from onceover.topics.apply import TopicApply
 from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
 from onceover.topics.plan import Loop, OtherWriter, TopicPlan, View, plan_topics

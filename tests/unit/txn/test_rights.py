@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.kafka import cluster
+from onceover.kafka.answers import failure
 from onceover.kafka.produce import requests as produce
 from onceover.txn.classify import Action, Api
 from onceover.txn.rights import lacking
@@ -35,7 +35,7 @@ def test_every_request_has_a_right_and_a_login_that_is_not_taken_is_none(api: Ap
 
 def test_errors_of_both_kinds_of_requests_say_it() -> None:
     """Those that read, and those of a transaction."""
-    read = cluster.failure("west", Api.FETCH, Action.UNAUTHORIZED, TOPIC, "t:0")
+    read = failure("west", Api.FETCH, Action.UNAUTHORIZED, TOPIC, "t:0")
     assert read.message == "west refuses fetch (error 29, not authorized, it takes READ on the topic)"
 
     class West:

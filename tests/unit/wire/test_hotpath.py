@@ -11,6 +11,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest
 
 from onceover.errors import Fatal
+from onceover.wire.batches.visibility import AbortedTransaction
 from onceover.wire.hotpath import (
     DivergingEpoch,
     FetchPosition,
@@ -19,7 +20,6 @@ from onceover.wire.hotpath import (
     encode_fetch,
     encode_produce,
 )
-from onceover.wire.visibility import AbortedTransaction
 
 TOPIC = FetchResponse.FetchableTopicResponse
 PARTITION = TOPIC.PartitionData

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from onceover.model import TopicPartition
+from onceover.wire.batches.records import encode
 from onceover.wire.offsetlookup import merge
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder, encode_map_key, encode_map_value
-from onceover.wire.records import encode
 
 TP = TopicPartition("flights.departures", 11)
 RECORDS = 1_000_000

@@ -26,7 +26,7 @@ from onceover.audit.records.batches import Unreadable
 from onceover.errors import NeedsOperator, Retriable
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.positions.store import MapStore

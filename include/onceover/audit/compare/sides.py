@@ -16,7 +16,7 @@ from onceover.audit.records.batches import LARGEST_RECORD_BYTES
 from onceover.audit.records.reader import ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 
 if TYPE_CHECKING:
     # Arrow takes a quarter of a second to load, which flows without a handler do not pay.

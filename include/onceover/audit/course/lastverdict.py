@@ -15,7 +15,7 @@ from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResu
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.model import Verdict
 from onceover.model import TopicPartition
-from onceover.state.verdicts import AuditAnswer, AuditFailure, Verdicts
+from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
 
 # Of 300 bytes each: they stay within one record of 1 MiB.
 _MAX_LISTED: Final = 1_000

@@ -13,7 +13,7 @@ from uuid import UUID
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.snapshot import PartitionLog, PartitionSnapshot
 from onceover.model import TopicPartition
-from onceover.state.verified import Watermark
+from onceover.state.records.verified import Watermark
 
 _SAYS: Final = {
     Reason.RETENTION: "the {side} no longer holds them: its log begins at {at} by retention",

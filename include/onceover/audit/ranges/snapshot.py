@@ -18,18 +18,18 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.namematch import names_whole
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout, check_clusters, check_distinct
-from onceover.state.progress import beside
 from onceover.state.read import FlowState, read_flow_state
-from onceover.state.verified import Watermark, read_watermarks
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout, check_clusters, check_distinct
+from onceover.state.records.progress import beside
+from onceover.state.records.verified import Watermark, read_watermarks
 from onceover.stops.record import Stop, stop_in, stopped_in
 from onceover.wire.progress import ProgressMeta
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from onceover.errors import Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.read import read_log
-from onceover.state.verdicts import Verdicts, read_verdicts
-from onceover.state.verified import Watermark, read_watermarks
+from onceover.state.records.verdicts import Verdicts, read_verdicts
+from onceover.state.records.verified import Watermark, read_watermarks
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.reader import ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import Headers
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from onceover.audit.records.batches import LARGEST_RECORD_BYTES, Batch, Unreadab
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
 # Enough for a batch of most producers; a larger one comes whole.

@@ -18,8 +18,9 @@ from onceover.audit.records.batches import Batch, Unreadable, unreadable, walk
 from onceover.audit.records.fetch import Fetched, Wanted, decode_fetch, encode_fetch
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import OnceoverError, Retriable
-from onceover.kafka.cluster import Cluster, failure
-from onceover.kafka.link.connection import LARGEST_BATCH_BYTES, Connection
+from onceover.kafka.answers import failure
+from onceover.kafka.link.channel import LARGEST_BATCH_BYTES, Channel
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -161,7 +162,7 @@ class _Pump:
             elif batch.records:
                 yield ReadBatch(batch, batch.is_transactional and batch.producer_id in aborted)
 
-    def _open(self) -> Connection:
+    def _open(self) -> Channel:
         tp = self._stretch.partition
         info = self._cluster.topics([tp.topic]).get(tp.topic)
         leader = None if info is None else info.partitions.get(tp.partition)

@@ -14,9 +14,9 @@ from onceover.config.codes import ConfigCode
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
 from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
 from onceover.shown import lined
-from onceover.state.runstate import describe_run
-from onceover.state.verdicts import describe_audit
-from onceover.state.verified import describe_verified
+from onceover.state.records.runstate import describe_run
+from onceover.state.records.verdicts import describe_audit
+from onceover.state.records.verified import describe_verified
 from onceover.topics.status import describe_topics
 
 # So many rows fit on a screen; of more, those that are caught up are counted only.

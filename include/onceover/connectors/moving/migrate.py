@@ -21,7 +21,7 @@ from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.rights import check_topic
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import NeedsOperator, Retriable
-from onceover.kafka.admin import Admin
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.codes import KafkaCode
 
 _CREATE_S = 30.0

@@ -15,7 +15,7 @@ from onceover.connectors.model import RUNNING, ConnectorState
 from onceover.connectors.offsets.keys import parsed_json
 from onceover.connectors.offsets.scan import topic_in
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.resume.peek import PartitionReader
 

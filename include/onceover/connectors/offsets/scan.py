@@ -19,7 +19,7 @@ from onceover.connectors.model import Isolation, RawOffset, Snapshot
 from onceover.connectors.offsets.keys import parse_key
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.resume.peek import PartitionReader
 

@@ -18,10 +18,9 @@ from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.rights import needing
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.portions import OwnRecord
-from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.ports import Cluster, Outgoing, Refused
 from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.requests import ID_TAKEN

@@ -26,9 +26,9 @@ from onceover.connectors.workers.muster import Endpoints, endpoints, muster
 from onceover.connectors.workers.reaching import known_cluster_id
 from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
 from onceover.errors import NeedsOperator, Retriable, UsageError
-from onceover.kafka.cluster import ClientSettings, Cluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.members import DescribedGroup, describe_group
+from onceover.kafka.ports import ClientSettings, Cluster
 
 _GROUP: Final = "group.id"
 _OFFSETS: Final = "offset.storage.topic"
@@ -307,7 +307,7 @@ class ConnectAccess:
     def _open(self, client: ClientSettings) -> Cluster:
         key = tuple(sorted(client.properties.items()))
         if key not in self._clusters:
-            self._clusters[key] = Cluster(client)
+            self._clusters[key] = self.settings.clients.open(client)
         return self._clusters[key]
 
 

@@ -6,7 +6,7 @@ can be read here, and looked up in the cluster's ACLs otherwise; what neither te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,14 +14,15 @@ from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.rights import may_on_new_topic, principal_of
 from onceover.connectors.settings import RoleClient
 from onceover.errors import OnceoverError
-from onceover.kafka.acladmin import ALLOW, DENY, EVERY_TOPIC, PREFIXED, Acl, AclAdmin, NoAuthorizer
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.acls import ALLOW, DENY, EVERY_TOPIC, PREFIXED, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.topicfacts import topic_facts
+from onceover.kafka.ports import ClientSettings, Cluster
 from onceover.planning.plan import Refusal
 
 # Librdkafka keys and values, sorted.
 Login = tuple[tuple[str, str], ...]
+OpenAs = Callable[[ClientSettings], Cluster]
 # Of each client, what tasks fail without: to commit offsets, to read them, to find the topic's end.
 _NEEDS: Final[Mapping[str, str]] = {"producer": "WRITE", "consumer": "READ", "admin": "DESCRIBE"}
 _IMPLIES_DESCRIBE: Final = ("READ", "WRITE", "DELETE", "ALTER")
@@ -38,7 +39,11 @@ class Rights:
 
 
 def connector_rights(
-    connector: str, site: OffsetsTopic, clients: list[RoleClient], silent: MutableMapping[Login, str]
+    connector: str,
+    site: OffsetsTopic,
+    clients: list[RoleClient],
+    silent: MutableMapping[Login, str],
+    open_as: OpenAs,
 ) -> Rights:
     """Return whether a connector's own clients may use a topic. Changes nothing.
 
@@ -46,6 +51,7 @@ def connector_rights(
         site: the topic, whether it exists or not; reached as ourselves.
         clients: of the connector.
         silent: why logins cannot be used here, as far as it was tried: none is tried twice.
+        open_as: reaches the cluster as one of these clients.
     """
     try:
         acls = AclAdmin(site.cluster).topic_acls()
@@ -55,7 +61,7 @@ def connector_rights(
         acls = frozenset()
     refusals, doubts = [], {}
     for client in clients:
-        may, reason = _asked(client, site.topic, silent)
+        may, reason = _asked(client, site.topic, silent, open_as)
         if may is None and client.principal is not None:
             may = may_by_acls(acls, client.principal, _NEEDS[client.role], site.topic)
         if may is None:
@@ -87,14 +93,16 @@ def _covers(acl: Acl, topic: str) -> bool:
     return acl.name in (topic, EVERY_TOPIC)
 
 
-def _asked(client: RoleClient, topic: str, silent: MutableMapping[Login, str]) -> tuple[bool | None, str]:
+def _asked(
+    client: RoleClient, topic: str, silent: MutableMapping[Login, str], open_as: OpenAs
+) -> tuple[bool | None, str]:
     """Ask as the client itself; return what it may, or why that is not known."""
     if client.settings is None:
         return None, client.reason
     login = tuple(sorted(client.settings.properties.items()))
     if login in silent:
         return None, silent[login]
-    whole = Cluster(client.settings)
+    whole = open_as(client.settings)
     try:
         with whole, whole.hasty(_PATIENCE_S) as cluster:
             return _may(cluster, topic, _NEEDS[client.role]), ""

@@ -37,9 +37,9 @@ from onceover.connectors.rights import (
     needing,
 )
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.admin.topicfacts import topic_facts
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.topicfacts import topic_facts
 from onceover.planning.plan import Refusal
 
 T = TypeVar("T")
@@ -225,7 +225,9 @@ class Observer:
         # Without exactly-once the workers themselves write the shared topic, as ever.
         site = self._access.base_site(config) if back else own
         clients = self._access.settings.clients.roles(config) if not back or view.facts.exactly_once else []
-        rights = connector_rights(view.name, site, clients, self._access.silent_logins)
+        rights = connector_rights(
+            view.name, site, clients, self._access.silent_logins, self._access.settings.clients.open
+        )
         return replace(view, problems=(*view.problems, *rights.refusals), doubts=rights.doubts)
 
     def checked(self, view: ConnectorView, topic: str | None) -> ConnectorView:

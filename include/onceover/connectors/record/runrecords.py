@@ -22,10 +22,10 @@ from onceover.connectors.offsets.write import HeldProducer
 from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.rights import check_new_topic, check_topic, check_transactional_ids, needing
 from onceover.errors import Fenced, NeedsOperator, Retriable
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topicfacts import topic_facts
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.topicfacts import topic_facts
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.log import StateLog
 from onceover.state.names import PREFIX

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from onceover.connectors.codes import ConnectorCode
 from onceover.errors import Retriable, UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 
 E = TypeVar("E", bound=BaseException)
 # A resolver that does not answer now (EAI_AGAIN) is one more system that is away.

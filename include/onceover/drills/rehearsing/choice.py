@@ -13,7 +13,7 @@ from onceover.planning.approval import Item
 from onceover.planning.plan import Change, Plan
 from onceover.shown import lined
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 # By default: enough to see the flow's own topics and groups, few enough for a minute.
 TOPICS: Final = 3

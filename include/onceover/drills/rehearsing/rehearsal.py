@@ -20,8 +20,8 @@ from onceover.drills.rehearsing.course import course_of
 from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
 from onceover.drills.running import DrillRunner, known, new_drill
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.ports import Cluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode

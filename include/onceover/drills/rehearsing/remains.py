@@ -13,9 +13,9 @@ from typing import Any
 from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
 from onceover.errors import NotNow
-from onceover.kafka.admin import Admin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.ports import Cluster
 from onceover.state import names
 
 

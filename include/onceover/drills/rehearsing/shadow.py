@@ -20,13 +20,13 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.records import ends_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import DONE, FAILED, Layout
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import DONE, FAILED, Layout
 from onceover.stops.record import stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.

@@ -23,15 +23,15 @@ from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.rehearsing.shadow import ShadowCopy
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.ports import Cluster
 from onceover.lead.enroller import Newest
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.own import check_ready
 from onceover.wire.offsetlookup import Translated
 

@@ -10,8 +10,8 @@ from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.records import ends_of, next_records
 from onceover.errors import NeedsOperator
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
 Positions = Mapping[tuple[str, TopicPartition], int]

@@ -19,12 +19,12 @@ from onceover.drills.switching.probe import Probe
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import GroupSync
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning.operation import Planned
-from onceover.state.enrolment import Enrolment, LeftAt
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.stops.requests import request_stop
 
 _STOP_S: Final = 20.0

@@ -18,7 +18,7 @@ from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
-from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, Acl, AclAdmin
+from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
 
 # Of a name of 249 characters each: they stay within one record of 1 MiB.

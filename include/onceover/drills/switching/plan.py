@@ -11,7 +11,7 @@ from onceover.drills.switching.course import PROMOTE
 from onceover.planning.approval import Item, items_of
 from onceover.planning.plan import Change, Plan
 from onceover.shown import lined
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
 from onceover.drills.records import end_of, records_between
 from onceover.errors import NeedsOperator
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.topics.own import check_ready

@@ -25,8 +25,8 @@ from onceover.errors import UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
 
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
 _BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)

@@ -15,7 +15,7 @@ from onceover.drills.dryrun import losses_of
 from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.operation import Caller

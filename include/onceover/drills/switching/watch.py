@@ -15,7 +15,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.records import records_between
 from onceover.errors import NeedsOperator
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
 Ends = Mapping[TopicPartition, int]

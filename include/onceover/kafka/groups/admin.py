@@ -15,13 +15,14 @@ from typing import Final, TypeVar
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.answers import failure
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.groups.offsetportions import offset_portions
 from onceover.kafka.groups.offsets import GroupOffsets, fetch_committed
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 

@@ -18,7 +18,7 @@ from kafka.protocol.admin.groups import (
 from kafka.protocol.consumer.group import OffsetDeleteRequest, OffsetDeleteResponse
 
 from onceover.kafka import calls
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
 from onceover.model import TopicPartition
 
 LIST_GROUPS_KEY: Final = 16
@@ -35,7 +35,7 @@ class ListedGroup(NamedTuple):
     state: str
 
 
-def list_groups(connection: Connection, version: int) -> tuple[int, list[ListedGroup]]:
+def list_groups(connection: Channel, version: int) -> tuple[int, list[ListedGroup]]:
     """ListGroups v4 or v5: error code, and the groups that this very broker coordinates.
 
     A group that the principal may not describe is left out, without an error.
@@ -55,20 +55,20 @@ def list_groups(connection: Connection, version: int) -> tuple[int, list[ListedG
     return connection.call(request, ListGroupsResponse, read)
 
 
-def list_groups_version(connection: Connection) -> int:
+def list_groups_version(connection: Channel) -> int:
     """Return the newest version of ListGroups that both sides speak."""
     newest = calls.api_versions(connection).newest.get(LIST_GROUPS_KEY, _STATES_SINCE)
     return max(_STATES_SINCE, min(_TYPES_SINCE, newest))
 
 
-def delete_group(connection: Connection, group: str) -> int:
+def delete_group(connection: Channel, group: str) -> int:
     """DeleteGroups v2: the group's error code."""
     request = DeleteGroupsRequest(version=2, groups_names=[group])
     return connection.call(request, DeleteGroupsResponse, lambda answer: int(answer.results[0].error_code))
 
 
 def offset_delete(
-    connection: Connection, group: str, partitions: Iterable[TopicPartition]
+    connection: Channel, group: str, partitions: Iterable[TopicPartition]
 ) -> tuple[int, dict[TopicPartition, int]]:
     """OffsetDelete v0: the group's error code, and that of each partition."""
     topics: dict[str, list[int]] = {}

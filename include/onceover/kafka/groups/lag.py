@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class LagReporter:
     def __init__(self, source: Cluster, group: str) -> None:
         self._source = source
         self._group = group
-        self._connection: Connection | None = None
+        self._connection: Channel | None = None
         self._waiting: dict[TopicPartition, int] = {}
         self._next_s = 0.0
         self._failing_since_s: float | None = None

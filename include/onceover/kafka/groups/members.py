@@ -9,8 +9,9 @@ from kafka.protocol.admin.groups import DescribeGroupsRequest, DescribeGroupsRes
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.answers import failure
 from onceover.kafka.groups.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from onceover.kafka.ports import Brokers
 from onceover.txn.classify import Action, Api, classify
 
 _VERSION: Final = 5
@@ -40,7 +41,7 @@ class DescribedGroup(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
-def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
+def describe_group(cluster: Brokers, group: str) -> DescribedGroup:
     """Return a classic group as its coordinator knows it. Try again with ``Cluster.retry``.
 
     Raises:
@@ -51,14 +52,14 @@ def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
     return _asked(cluster, group, request, DescribeGroupsResponse, _read_classic)
 
 
-def describe_consumer_group(cluster: Cluster, group: str) -> DescribedGroup:
+def describe_consumer_group(cluster: Brokers, group: str) -> DescribedGroup:
     """Return a group of the new protocol (KIP-848), likewise."""
     request = ConsumerGroupDescribeRequest(version=0, group_ids=[group], include_authorized_operations=False)
     return _asked(cluster, group, request, ConsumerGroupDescribeResponse, _read_consumer)
 
 
 def _asked(
-    cluster: Cluster,
+    cluster: Brokers,
     group: str,
     request: Any,
     response: Any,

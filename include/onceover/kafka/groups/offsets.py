@@ -14,9 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 from onceover.backoff import Deadline
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, failure
 from onceover.kafka.each import Each
+from onceover.kafka.ports import Brokers
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -41,7 +42,7 @@ class GroupOffsets(NamedTuple):
 
 
 def fetch_committed(
-    cluster: Cluster, asked: Asked, retry_s: float, pending_s: float
+    cluster: Brokers, asked: Asked, retry_s: float, pending_s: float
 ) -> Each[str, GroupOffsets]:
     """Return what groups have committed, nothing for a group that does not exist.
 
@@ -94,7 +95,7 @@ def _waiting(each: Each[str, GroupOffsets]) -> list[str]:
     return away + [group for group, named in each.found.items() if named.pending]
 
 
-def _ask(cluster: Cluster, asked: Asked) -> Each[str, GroupOffsets]:
+def _ask(cluster: Brokers, asked: Asked) -> Each[str, GroupOffsets]:
     """Ask once; a coordinator that does not answer is not asked about its other groups."""
     try:
         nodes = cluster.coordinator_nodes(list(asked), calls.GROUP)
@@ -116,7 +117,7 @@ def _ask(cluster: Cluster, asked: Asked) -> Each[str, GroupOffsets]:
 
 
 def _take(
-    cluster: Cluster,
+    cluster: Brokers,
     group: str,
     answer: tuple[int, Mapping[TopicPartition, CommittedOffset]],
     each: Each[str, GroupOffsets],

@@ -39,9 +39,10 @@ from kafka.protocol.sasl import (
 from onceover.backoff import Patience
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.link.channel import MAX_ANSWER_BYTES, Address, Channel, Decoder, Read, as_it_is
 from onceover.kafka.link.listener import no_kafka, refused_by_tls, wrong_protocol
 from onceover.kafka.link.security import sasl_client, sasl_mechanism, tls_context
-from onceover.wire.batch import Buffer
+from onceover.wire.batches.batch import Buffer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -71,17 +72,7 @@ _CORRELATION = struct.Struct(">i")
 # What is asked first (metadata without topics, a SASL handshake) is answered in a few kilobytes; the
 # first bytes of TLS or HTTP would read as hundreds of megabytes.
 _MAX_FIRST_ANSWER_BYTES = 16 << 20
-# As librdkafka has it by default (receive.message.max.bytes): far above the metadata of any cluster.
-MAX_ANSWER_BYTES = 100_000_000
-# A record batch comes whole, however small the answer that was asked for; brokers take 1 MB unless they are
-# told otherwise. "HTTP", read as a length, is more than this.
-LARGEST_BATCH_BYTES = 1 << 30
 _FIRST_BUFFER_BYTES = 1 << 16
-
-
-Decoder = Callable[[memoryview], Any]
-# Makes what the caller wants of a decoded answer; what is not as the protocol says may raise anything.
-Read = Callable[[Any], T]
 
 
 class ConnectionLost(Retriable):
@@ -110,16 +101,6 @@ class _Pending(NamedTuple):
     due_s: float
 
 
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
 def _no_address(address: Address) -> UsageError:
     return UsageError(
         f"{address} can be no address of a broker",
@@ -143,10 +124,6 @@ def _keep_alive(opened: socket.socket) -> None:
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _as_it_is(answer: Any) -> Any:
-    return answer
-
-
 class _SaslAnswer(NamedTuple):
     error_code: int
     error_message: str
@@ -163,16 +140,15 @@ def _sasl_answer(answer: Any) -> _SaslAnswer:
     )
 
 
-def wait_readable(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:
+def wait_readable(channels: Sequence[Channel], timeout_s: float) -> list[Channel]:
     """Return those with something to read, waiting at most ``timeout_s`` for the first."""
-    ready = [c for c in connections if c.holds_bytes]
+    ready = [c for c in channels if c.holds_bytes]
     poller = select.poll()  # select() fails with descriptors from 1024 on
-    by_descriptor = {c.fileno(): c for c in connections}
+    by_descriptor = {c.fileno(): c for c in channels if c not in ready}
     for descriptor in by_descriptor:
         poller.register(descriptor, select.POLLIN)
     wait_ms = 0 if ready else max(0, int(timeout_s * 1000))
-    found = [by_descriptor[descriptor] for descriptor, _ in poller.poll(wait_ms)]
-    return found + [c for c in ready if c not in found]
+    return [by_descriptor[descriptor] for descriptor, _ in poller.poll(wait_ms)] + ready
 
 
 class Connection:
@@ -263,7 +239,7 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
 
-    def send(self, request: Any, response_type: Any, read: Read[Any] = _as_it_is) -> None:
+    def send(self, request: Any, response_type: Any, read: Read[Any] = as_it_is) -> None:
         """Send a library request without waiting for its answer, of which ``read`` makes what is received."""
         version = request.API_VERSION
         # ApiVersions answers never have the flexible header (KIP-511).

@@ -13,14 +13,13 @@ from typing import Any, Final, TypeVar
 
 from onceover.errors import OnceoverError, Retriable, Unanswered
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.ports import Acknowledged, Outgoing, TxnProducer
+from onceover.kafka.ports import Acknowledged, Cluster, Outgoing, TxnProducer
 from onceover.kafka.produce import requests as produce
 from onceover.kafka.produce.requests import BY_TOPIC_ID, ProduceLink
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.txn.idempotent import IdempotentState
-from onceover.wire.batch import stamp
+from onceover.wire.batches.batch import stamp
 
 T = TypeVar("T")
 _NAME: Final = "idempotent producer"

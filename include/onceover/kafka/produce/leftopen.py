@@ -14,7 +14,7 @@ from typing import Final
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import MustReset, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce import requests as produce
 from onceover.kafka.produce.requests import FIRST_PAUSE_S, LONGEST_PAUSE_S, PATIENCE_S
 from onceover.model import TopicPartition

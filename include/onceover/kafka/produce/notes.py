@@ -10,13 +10,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from onceover.backoff import Backoff, Deadline, Patience
+from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.portions import OwnRecord, portions
-from onceover.kafka.ports import Refused
+from onceover.kafka.ports import Cluster, Refused
 from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
@@ -34,8 +33,7 @@ class RecordWriter:
     def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
         self._meant = cluster
         # A broker that is silent is left before the time is over, and another connection tried.
-        self._patience = Patience(_DELIVERY_TIMEOUT_S)
-        self._cluster = Cluster(cluster.config, cluster.expected_id, self._patience)
+        self._cluster = cluster.hasty(_DELIVERY_TIMEOUT_S)
         self._alias = cluster.alias
         self._partition = partition
         self._producer: IdempotentProducer | None = None
@@ -54,7 +52,7 @@ class RecordWriter:
             self._write(portion)
 
     def _write(self, wanted: Sequence[OwnRecord]) -> None:
-        self._patience.renew()
+        self._cluster.patience.renew()
         backoff, deadline = Backoff(), Deadline(_DELIVERY_TIMEOUT_S)
         shown = ", ".join(repr(key.decode("utf-8", "replace")) for key, _ in wanted[:_NAMED_KEYS])
         text, where = f"{self._alias} did not take {shown}", str(self._partition)
@@ -79,7 +77,7 @@ class RecordWriter:
 
     def _send(self, wanted: Sequence[OwnRecord]) -> None:
         if self._producer is None:
-            self._cluster.expected_id = self._meant.cluster_id()
+            self._cluster.keep_to(self._meant.cluster_id())
             producer = IdempotentProducer(self._cluster)
             producer.init()
             self._producer = producer

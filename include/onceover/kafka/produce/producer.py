@@ -16,10 +16,9 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import MustReset, OnceoverError, Retriable, Unanswered
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.offsetportions import offset_portions
-from onceover.kafka.link.connection import Connection
-from onceover.kafka.ports import Acknowledged, Outgoing
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Acknowledged, Cluster, Outgoing
 from onceover.kafka.produce import requests as produce
 from onceover.kafka.produce.leftopen import end_left_open
 from onceover.kafka.produce.requests import (
@@ -32,7 +31,7 @@ from onceover.kafka.produce.requests import (
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition
 from onceover.txn.txnstate import Phase, RequestSet, TxnState
-from onceover.wire.batch import stamp
+from onceover.wire.batches.batch import stamp
 
 _PRODUCE_V5_SET: Final = 12
 _PRODUCE_V3_SET: Final = 11
@@ -306,7 +305,7 @@ class TransactionalProducer:
 
     # ---- plumbing
 
-    def _ask(self, request: Callable[[Connection], Any], key: str, kind: int) -> Any:
+    def _ask(self, request: Callable[[Channel], Any], key: str, kind: int) -> Any:
         """Ask a coordinator. Finding it may take a while; once asked, a lost connection means RESET."""
         deadline = Deadline(PATIENCE_S)
         connection = self._guarded(

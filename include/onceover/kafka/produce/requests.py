@@ -18,10 +18,9 @@ from kafka.protocol.producer import ProduceResponse
 
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.link.connection import Connection
-from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster, Outgoing, Refused, TopicInfo
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition, lacks_replicas, says_taken
 from onceover.txn.rights import lacking
@@ -48,7 +47,7 @@ _SETTINGS: Final = {
 class _Route:
     """One connection to one leader, with what is unanswered on it, oldest first."""
 
-    connection: Connection
+    connection: Channel
     unanswered: deque[list[Outgoing]] = field(default_factory=deque)
     mute_until_s: float = -math.inf
 

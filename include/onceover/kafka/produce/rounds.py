@@ -8,9 +8,9 @@ from typing import Final
 from onceover.kafka.portions import OwnRecord, portions
 from onceover.kafka.ports import Outgoing
 from onceover.model import TopicPartition
-from onceover.wire.batch import parse_header
-from onceover.wire.compression import GZIP, NONE
-from onceover.wire.records import encode
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.compression import GZIP, NONE
+from onceover.wire.batches.records import encode
 
 # A batch of the flow's own records stays below Kafka's default max.message.bytes (1 MB).
 OWN_BATCH_BYTES: Final = 700_000

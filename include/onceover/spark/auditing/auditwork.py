@@ -63,7 +63,8 @@ class Job:
 
     def _work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, target = open_clusters(self.flow)
-        source.expected_id, target.expected_id = self.ids
+        source.keep_to(self.ids[0])
+        target.keep_to(self.ids[1])
         handler = handler_of(self.flow, RunSettings.of(self.flow))
         sides = Sides(source, target, handler, record_bytes=record_bytes(self.flow))
         with source, target:

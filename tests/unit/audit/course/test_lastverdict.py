@@ -14,7 +14,7 @@ from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.model import FindingKind, Reason, Verdict
-from onceover.state.verdicts import AuditAnswer, Verdicts, audit_entry, audit_need, describe_audit
+from onceover.state.records.verdicts import AuditAnswer, Verdicts, audit_entry, audit_need, describe_audit
 from tests.support.audits import (
     at,
     check,

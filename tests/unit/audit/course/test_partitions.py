@@ -33,7 +33,7 @@ from onceover.audit.model import (
 from onceover.audit.ranges.bounds import Bounds
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
 from onceover.model import TopicPartition
-from onceover.state.verified import Watermark
+from onceover.state.records.verified import Watermark
 
 IDS = (UUID(int=1), UUID(int=2))
 PAIR = (TopicPartition("a", 0), TopicPartition("b", 0))

@@ -15,7 +15,7 @@ from onceover.audit.ranges.bounds import Bounds, PairMap, bound
 from onceover.audit.ranges.cut import first_behind
 from onceover.audit.ranges.snapshot import PartitionLog, PartitionSnapshot
 from onceover.model import TopicPartition
-from onceover.state.verified import Watermark
+from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop
 from onceover.wire.offsetlookup import Translated, translate, translate_back
 from onceover.wire.offsetmap import MapRecord, Segment

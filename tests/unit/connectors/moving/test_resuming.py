@@ -22,7 +22,7 @@ from onceover.connectors.settings import ConnectorRequest
 from onceover.connectors.workers.lifecycle import ConnectorFailed
 from onceover.connectors.workers.rest import ConnectRest
 from onceover.errors import NeedsOperator, Retriable
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from tests.unit.connectors.views import GLOBAL, KEY, OWN, connector, facts, placed, scan, view
 
 LOW, HIGH, HIGHER = b'{"position":1}', b'{"position":2}', b'{"position":3}'

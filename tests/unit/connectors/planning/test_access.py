@@ -16,7 +16,9 @@ from onceover.connectors.rights import missing, needing, principal_of
 from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient
 from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
 from onceover.errors import NeedsOperator, UsageError
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.groups.members import DescribedGroup, GroupMember
+from onceover.kafka.ports import ClientSettings
 
 CLIENT = ClientConfig("kafka", {"bootstrap.servers": "127.0.0.1:1"})
 WORKER = {"group.id": "g", "offset.storage.topic": "o", "config.storage.topic": "c"}
@@ -33,6 +35,9 @@ class Clients:
 
     def roles(self, config: object) -> list[RoleClient]:
         return []
+
+    def open(self, client: ClientSettings) -> LiveCluster:
+        return LiveCluster(client)
 
 
 def access(**worker: str) -> ConnectAccess:

@@ -12,7 +12,8 @@ from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.principals import Rights, connector_rights, may_by_acls
 from onceover.connectors.settings import RoleClient
 from onceover.errors import Retriable, UsageError
-from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.cluster import LiveCluster
 
 TOPIC = "connect-offsets-orders"
 ME = "User:orders"
@@ -66,6 +67,7 @@ def found(monkeypatch: pytest.MonkeyPatch, acls: Any, silent: Any = None, **clie
         site,
         [RoleClient("producer", reason="a key store", **client)],
         {} if silent is None else silent,
+        LiveCluster,
     )
 
 

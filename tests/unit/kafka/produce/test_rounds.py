@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onceover.kafka.portions import portions
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.state import names
-from onceover.state.enrolment import MOST_PARTITIONS, Enrolment, PlacedProgress
-from tests.unit.copy.protocol import FLOW, FakeCluster, faked_world
+from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment, PlacedProgress
+from tests.unit.copy.protocol import FLOW, cluster_in, faked_world
 
 pairs = st.lists(st.tuples(st.binary(max_size=8), st.none() | st.binary(max_size=20)), max_size=40)
 
@@ -32,9 +32,8 @@ def test_pieces_hold_everything_in_order_and_keep_to_the_limit(
 def test_thousands_of_enrolments_go_in_batches_that_a_topic_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one transaction all the same: the fake refuses larger ones, and shows what was committed."""
     world = faked_world(monkeypatch)
-    source, target = FakeCluster(world), FakeCluster(world)
-    source.alias = "east"
-    leader = Leader(FlowIdentity(FLOW, 1, "0" * 64), source, target)  # type: ignore[arg-type]
+    source, target = cluster_in(world, "east"), cluster_in(world)
+    leader = Leader(FlowIdentity(FLOW, 1, "0" * 64), source, target)
     leader.start()
     commits = len(world.log)
     enrolments = [
@@ -72,9 +71,8 @@ def test_the_largest_record_of_a_topic_fits_into_a_batch_that_a_topic_takes(
 ) -> None:
     """Plain it would take 3.6 MB, and be refused when everything but the record is done."""
     world = faked_world(monkeypatch)
-    source, target = FakeCluster(world), FakeCluster(world)
-    source.alias = "east"
-    leader = Leader(FlowIdentity(FLOW, 1, "0" * 64), source, target)  # type: ignore[arg-type]
+    source, target = cluster_in(world, "east"), cluster_in(world)
+    leader = Leader(FlowIdentity(FLOW, 1, "0" * 64), source, target)
     leader.start()
     largest = largest_enrolment(MOST_PARTITIONS)
     leader.enrol([largest], {})
@@ -84,9 +82,8 @@ def test_the_largest_record_of_a_topic_fits_into_a_batch_that_a_topic_takes(
 def test_a_hundred_thousand_daily_positions_fit_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a flow's are in one record."""
     world = faked_world(monkeypatch)
-    source, target = FakeCluster(world), FakeCluster(world)
-    source.alias = "east"
-    leader = Leader(FlowIdentity(FLOW, 1, "0" * 64), source, target)  # type: ignore[arg-type]
+    source, target = cluster_in(world, "east"), cluster_in(world)
+    leader = Leader(FlowIdentity(FLOW, 1, "0" * 64), source, target)
     leader.start()
     noise = random.Random(1)
     positions = {f"some.topic.name.{n // 50}:{n % 50}": noise.randrange(10**12) for n in range(100_000)}

@@ -1,0 +1,1 @@
+"""What a cluster keeps beside its records: topics, their configuration, ACLs."""

@@ -1,0 +1,120 @@
+"""What one topic is, and what our own principal may do with it; the rules of ``kafka.calls``."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from onceover.kafka.answers import failure
+from onceover.kafka.ports import Cluster
+from onceover.txn.classify import Action, Api, classify
+
+# The last with the topic's operations and its name.
+_VERSION: Final = 12
+# The oldest that brokers of today serve; topics have names in it, not ids.
+_FETCH_VERSION: Final = 4
+_PRODUCE_VERSION: Final = 7
+_PRODUCE_MS: Final = 10_000
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
+# AclOperation's codes.
+_OPERATIONS: Final = {
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+}
+
+
+class TopicFacts(NamedTuple):
+    """A topic: its lowest replication factor, and the operations that we may do."""
+
+    replication_factor: int
+    operations: frozenset[str]
+
+
+def topic_facts(cluster: Cluster, topic: str) -> TopicFacts:
+    """Ask for one topic that exists. Try again with ``Cluster.retry``.
+
+    Raises:
+        Retriable: the cluster is away, or the topic has no leader yet.
+        UsageError: not authorized to describe the topic.
+        NeedsOperator: there is no such topic.
+    """
+    request = MetadataRequest(
+        version=_VERSION,
+        topics=[(UUID(int=0), topic)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    error_code, facts = cluster.control().call(request, MetadataResponse, _read)
+    action = classify(Api.METADATA, error_code)
+    if action is not Action.OK:
+        raise failure(cluster.alias, Api.METADATA, action, error_code, topic)
+    return facts
+
+
+def may_on_absent(cluster: Cluster, topic: str, operation: str) -> bool:
+    """Tell whether we might READ from or WRITE to a topic that does not exist.
+
+    Brokers look at the right before they look for the topic. Try again with ``Cluster.retry``.
+
+    Raises:
+        Retriable: the cluster is away.
+    """
+    ask = {"READ": _ask_to_read, "WRITE": _ask_to_write}[operation]
+    return ask(cluster, topic) != _TOPIC_AUTHORIZATION_FAILED
+
+
+def _ask_to_read(cluster: Cluster, topic: str) -> int:
+    """Ask to read from a topic that does not exist; return the error code."""
+    request = FetchRequest(
+        version=_FETCH_VERSION,
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1,
+        isolation_level=0,
+        topics=[(topic, [(0, 0, 1)])],
+    )
+    return cluster.control().call(request, FetchResponse, _read_code)
+
+
+def _ask_to_write(cluster: Cluster, topic: str) -> int:
+    """Ask to write nothing to a topic that does not exist; return the error code."""
+    request = ProduceRequest(
+        version=_PRODUCE_VERSION,
+        transactional_id=None,
+        acks=1,
+        timeout_ms=_PRODUCE_MS,
+        topic_data=[(topic, [(0, None)])],
+    )
+    return cluster.control().call(request, ProduceResponse, _written_code)
+
+
+def _read_code(answer: Any) -> int:
+    [topic] = answer.responses
+    [partition] = topic.partitions
+    return int(partition.error_code)
+
+
+def _written_code(answer: Any) -> int:
+    [topic] = answer.responses
+    [partition] = topic.partition_responses
+    return int(partition.error_code)
+
+
+def _read(answer: Any) -> tuple[int, TopicFacts]:
+    [topic] = answer.topics
+    replicas = [len(partition.replica_nodes) for partition in topic.partitions]
+    # The codec has taken the bit field apart.
+    codes = set(topic.authorized_operations or ())
+    allowed = frozenset(name for code, name in _OPERATIONS.items() if code in codes)
+    return topic.error_code, TopicFacts(min(replicas, default=-1), allowed)

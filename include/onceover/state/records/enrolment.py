@@ -1,0 +1,302 @@
+"""The enrolment record: what makes a topic part of a flow. Pure.
+
+Invariant: enrolled partitions are exactly those whose progress was written in the same transaction;
+a partition that is enrolled but has no progress has lost it, and nobody may guess it (G5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from onceover.errors import NeedsOperator
+from onceover.model import TopicPartition, lane_of
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.records.value import (
+    MALFORMED,
+    as_unreadable,
+    mapping,
+    name,
+    named_like,
+    partition_number,
+    text,
+    whole_number,
+)
+
+T = TypeVar("T")
+VERSION = 1
+# The record of a topic is one record of the state, which takes 1 MiB. Compressed it has at most 45 bytes a
+# partition, with everything in it (measured); 20 after enrolment alone.
+MOST_PARTITIONS: Final = 20_000
+
+
+class PlacedProgress(NamedTuple):
+    """Progress of a partition that the leader has written, at its enrolment or by hand.
+
+    ``generation``: under which; what lanes have written since is of this one or newer. ``offset``: the next
+    source offset. ``target_end``: end of what the target's log held then.
+    """
+
+    generation: int
+    offset: int
+    target_end: int
+
+
+class GaveWay(NamedTuple):
+    """That a topic was left to another flow, since when its copies may come back to its source.
+
+    ``generation``: under which that was seen last; ``flow``: to whom.
+    """
+
+    generation: int
+    flow: str
+
+
+class Promoted(NamedTuple):
+    """That a topic's copy was given to clients to write to: it is a copy no longer.
+
+    ``generation``: under which that was written; ``drill``: the switchover that did it; ``ends``: of the
+    copy's log then, by partition number.
+    """
+
+    generation: int
+    drill: str
+    ends: Mapping[int, int]
+
+
+class LeftAt(NamedTuple):
+    """When a topic was left, by the filter or to another flow: the leader's ``generation`` and clock."""
+
+    generation: int
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """One topic of the flow.
+
+    Args:
+        source: source topic.
+        target: target topic.
+        source_id: topic id of the source topic when it was enrolled, or when an operator's change of a
+            partition's progress accepted another one.
+        target_id: the same of the target topic.
+        start: first source offset of each partition, by number; its length is the partition count.
+        at_ms: when it was enrolled.
+        active: False when the topic has left the filter: it is not copied, and keeps its progress.
+        since: generation of a partition's ``reseed`` into or from another topic of the same name: what
+            older generations wrote into the offset map is about topics that are gone.
+        changed: id of the approval under which a partition's progress was written by hand the last time.
+        former: ids of the topics that a partition was copied between, where they are others than those
+            above: its neighbour was accepted with new ones, and it was not.
+        placed: where a partition's progress was written by the leader the last time; without it by an
+            older release.
+        gave_way: to whom the topic was left, None where it was not, or by an older release. Positions that
+            are older than that are none to go on from.
+        left: when a topic that is not active was left; None also by an older release.
+        promoted: by which switchover its copy was given to clients; None where it is a copy.
+    """
+
+    source: str
+    target: str
+    source_id: UUID
+    target_id: UUID
+    start: Mapping[int, int]
+    at_ms: int
+    active: bool = True
+    since: Mapping[int, int] = field(default_factory=dict)
+    changed: Mapping[int, str] = field(default_factory=dict)
+    former: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    placed: Mapping[int, PlacedProgress] = field(default_factory=dict)
+    gave_way: GaveWay | None = None
+    left: LeftAt | None = None
+    promoted: Promoted | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value written under ``topic/<target>``."""
+        value: dict[str, Any] = {
+            "v": VERSION,
+            "source": self.source,
+            "target": self.target,
+            "source_id": str(self.source_id),
+            "target_id": str(self.target_id),
+            "partitions": len(self.start),
+            "start": {str(p): offset for p, offset in sorted(self.start.items())},
+            "at_ms": self.at_ms,
+            "active": self.active,
+            "since": {str(p): generation for p, generation in sorted(self.since.items())},
+            "changed": {str(p): approval for p, approval in sorted(self.changed.items())},
+            "former": {str(p): list(ids) for p, ids in sorted(self.former.items())},
+            "placed": {str(p): list(placed) for p, placed in sorted(self.placed.items())},
+        }
+        if self.gave_way is not None:
+            value["gave_way"] = list(self.gave_way)
+        if self.left is not None:
+            value["left"] = list(self.left)
+        if self.promoted is not None:
+            generation, drill, ends = self.promoted
+            value["promoted"] = [generation, drill, {str(p): end for p, end in sorted(ends.items())}]
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Enrolment:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            NeedsOperator: written by another version, or not an enrolment.
+        """
+        value = mapping(value, "enrolment")
+        if value.get("v") != VERSION:
+            raise NeedsOperator(
+                "an enrolment was written by another version of Onceover",
+                code=StateCode.STATE_VERSION,
+                expected=f"version {VERSION}",
+                seen=f"version {value.get('v')}",
+            )
+        try:
+            return cls(
+                name(value["source"]),
+                name(value["target"]),
+                UUID(text(value["source_id"])),
+                UUID(text(value["target_id"])),
+                _by_partition(value["start"], whole_number),
+                whole_number(value["at_ms"]),
+                bool(value.get("active", True)),
+                _by_partition(value.get("since", {}), whole_number),
+                _by_partition(value.get("changed", {}), text),
+                _by_partition(value.get("former", {}), _ids),
+                _by_partition(value.get("placed", {}), lambda at: PlacedProgress(*map(whole_number, at))),
+                _gave_way(value.get("gave_way")),
+                LeftAt(*map(whole_number, value["left"])) if "left" in value else None,
+                _promoted(value.get("promoted")),
+            )
+        except MALFORMED as error:
+            raise as_unreadable(error, "enrolment") from error
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Ids of the topics, as they were accepted last."""
+        return str(self.source_id), str(self.target_id)
+
+    def ids_of(self, partition: int) -> tuple[str, str]:
+        """Return the ids of the topics that a partition was copied between, as far as the leader knows."""
+        return self.former.get(partition, self.ids)
+
+    def placed_by_hand(self, partition: int) -> PlacedProgress | None:
+        """Return where an operator has put a partition the last time; None where nobody has."""
+        return self.placed.get(partition) if partition in self.changed else None
+
+    def placed_by_an_older_release(self, partition: int) -> bool:
+        """Tell whether an operator has put a partition somewhere, and nothing says where and when."""
+        return partition in self.changed and partition not in self.placed
+
+    @property
+    def waits_to_be_placed(self) -> bool:
+        """Tell whether the topic was given away, and a partition was not placed by hand since.
+
+        Given away: left to another flow, or to the clients that write to its copy.
+        """
+        marks = [mark.generation for mark in (self.gave_way, self.promoted) if mark is not None]
+        if not marks:
+            return False
+        generations = (self.placed[p].generation if p in self.placed else 0 for p in self.start)
+        return any(generation <= max(marks) for generation in generations)
+
+    @property
+    def is_promoted(self) -> bool:
+        """Tell whether clients write to its copy, as far as this flow knows."""
+        return self.promoted is not None and self.waits_to_be_placed
+
+    def as_promoted(self, drill: str, now: LeftAt, ends: Mapping[int, int]) -> Enrolment:
+        """Return the record of a topic whose copy, which ends there, clients write to from now on."""
+        return replace(self.leaving(now), promoted=Promoted(now.generation, drill, ends))
+
+    def leaving(self, now: LeftAt) -> Enrolment:
+        """Return the record of a topic that is not copied for now."""
+        return replace(self, active=False, left=now) if self.active else self
+
+    def left_to(self, flow: str, now: LeftAt) -> Enrolment:
+        """Return the record of a topic that is another flow's for now."""
+        marked = self.active or not self.waits_to_be_placed
+        gave_way = GaveWay(now.generation, flow) if marked else self.gave_way
+        return replace(self.leaving(now), gave_way=gave_way)
+
+    def after(self, flow: str, until_ms: int) -> Enrolment:
+        """Return the record, as ``flow`` copied the topic back until then: perhaps since it was left."""
+        given = self.gave_way or self.promoted
+        if self.active or self.left is None or given is not None or until_ms <= self.left.at_ms:
+            return self
+        return replace(self, gave_way=GaveWay(self.left.generation, flow))
+
+    def back(self) -> Enrolment:
+        """Return the record of a topic that is copied again."""
+        return replace(self, active=True, gave_way=None, left=None, promoted=None)
+
+    def between(self, source_id: UUID, target_id: UUID, partitions: Collection[int]) -> Enrolment:
+        """Return the record with these partitions copied between these topics; others keep theirs."""
+        now = str(source_id), str(target_id)
+        others = {p: self.ids_of(p) for p in self.start if p not in partitions}
+        former = {p: ids for p, ids in others.items() if ids != now}
+        return replace(self, source_id=source_id, target_id=target_id, former=former)
+
+    def sources(self) -> list[TopicPartition]:
+        """Return the enrolled source partitions."""
+        return [TopicPartition(self.source, p) for p in sorted(self.start)]
+
+    def target_of(self, source: TopicPartition) -> TopicPartition:
+        """Return the target partition that ``source`` is copied to: the same number."""
+        return TopicPartition(self.target, source.partition)
+
+
+def _gave_way(value: Sequence[object] | None) -> GaveWay | None:
+    if value is None:
+        return None
+    generation, flow = value
+    return GaveWay(whole_number(generation), name(flow))
+
+
+def _promoted(value: Sequence[object] | None) -> Promoted | None:
+    if value is None:
+        return None
+    generation, drill, ends = value
+    if not isinstance(ends, Mapping):
+        raise TypeError("ends of a promoted copy")
+    return Promoted(whole_number(generation), text(drill), _by_partition(ends, whole_number))
+
+
+def _by_partition(value: Mapping[str, Any], read: Callable[[Any], T]) -> dict[int, T]:
+    return {partition_number(number): read(each) for number, each in value.items()}
+
+
+def _ids(value: Iterable[object]) -> tuple[str, str]:
+    one, two = value
+    return text(one), text(two)
+
+
+def read_enrolments(state: Mapping[str, Any]) -> dict[str, Enrolment]:
+    """Return the enrolments among the values of the state's first partition, by target topic.
+
+    Raises:
+        NeedsOperator: one is none, or is under another topic's key.
+    """
+    return named_like(state, names.enrolment_key(""), Enrolment.from_json, lambda each: each.target)
+
+
+def owned(
+    enrolments: Iterable[Enrolment], lane: int, lanes: int, *, active: bool = True
+) -> dict[TopicPartition, Enrolment]:
+    """Return the source partitions that ``lane`` copies, with their topic's enrolment.
+
+    Args:
+        active: False for those it would copy if their topic had not left the filter.
+    """
+    return {
+        source: enrolment
+        for enrolment in enrolments
+        if enrolment.active is active
+        for source in enrolment.sources()
+        if lane_of(source, lanes) == lane
+    }

@@ -1,0 +1,197 @@
+"""The layout record: who may copy, and which lanes there are. Pure.
+
+Invariant (docs/protocol.md): a layout with ``ready`` is written only after every lane id that
+an older generation may hold has been fenced; ``fence_up_to`` carries that bound over generations
+that never became ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.codes import KafkaCode
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.records.value import mapping, record, unreadable
+
+VERSION = 1
+# Why a run ended: everything was copied or its time was over, somebody asked, or it could not go on.
+DONE: Final = "done"
+ASKED: Final = "asked"
+FAILED: Final = "failed"
+_ERROR_CHARS: Final = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One generation of a flow.
+
+    Args:
+        generation: grows with every start and every change of lanes.
+        run: random per attempt to start; tells two starters of one generation apart.
+        lanes: number of lanes.
+        fence_up_to: lanes of the last generation that was ready before this one.
+        ready: lanes may copy.
+        ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
+        delivery: the run's delivery mode; records older than the field are of exactly_once.
+        seized: made by an operator's change of progress: nobody copies until the next start.
+        interrupted: of a seized one: the last run before all changes by hand had not ended in order, so that
+            somebody has to start the flow again.
+        ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
+        ended_error: what it failed with.
+        ended_passes: what it failed with passes by itself, such as a process that was killed.
+    """
+
+    generation: int
+    run: str
+    lanes: int
+    fence_up_to: int
+    ready: bool
+    source_cluster_id: str
+    target_cluster_id: str
+    flow_sha256: str
+    started_at_ms: int
+    host: str
+    ended_at_ms: int | None = None
+    delivery: str = "exactly_once"
+    seized: bool = False
+    interrupted: bool = False
+    ended_why: str | None = None
+    ended_error: str | None = None
+    ended_passes: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value written under ``layout``."""
+        return {"v": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Layout:
+        """Read what ``to_json`` wrote; fields of later versions are ignored.
+
+        Raises:
+            NeedsOperator: a newer, unknown version, or not a layout.
+        """
+        value = mapping(value, "layout")
+        if value.get("v") != VERSION:
+            raise NeedsOperator(
+                "the flow's state was written by another version of Onceover",
+                code=StateCode.STATE_VERSION,
+                expected=f"layout version {VERSION}",
+                seen=f"layout version {value.get('v')}",
+                resolve="run the version that wrote it, or a newer one",
+            )
+        found = record(cls, value, "layout")
+        if found.lanes < 1:
+            raise unreadable("layout", "a lane or more in 'lanes'", str(found.lanes))
+        return found
+
+    def as_ready(self) -> Layout:
+        """Return the record that lets the lanes begin."""
+        return replace(self, ready=True)
+
+    def as_ended(self, at_ms: int, why: str = DONE, error: OnceoverError | None = None) -> Layout:
+        """Return the record of a run that ended by itself."""
+        ended = replace(self, ended_at_ms=at_ms, ended_why=why)
+        if error is None:
+            return ended
+        short, passes = error.message[:_ERROR_CHARS], isinstance(error, Retriable)
+        return replace(ended, ended_error=short, ended_passes=passes)
+
+    @property
+    def ids_to_fence(self) -> int:
+        """Lane ids below this number are fenced before the layout becomes ready."""
+        return max(self.fence_up_to, self.lanes)
+
+
+def layout_in(values: Mapping[str, Any]) -> Layout | None:
+    """Return the newest layout among the leader's values; None for a flow that was never started.
+
+    Raises:
+        NeedsOperator: a newer, unknown version, or not a layout.
+    """
+    value = values.get(names.LAYOUT)
+    return None if value is None else Layout.from_json(value)
+
+
+def fence_bound(previous: Layout | None) -> int:
+    """Return ``fence_up_to`` of the generation after ``previous``.
+
+    From a record that was not ready the bound is carried over: its own lanes never ran, but those
+    of the generation before it may still.
+    """
+    if previous is None:
+        return 0
+    return previous.lanes if previous.ready else previous.fence_up_to
+
+
+def leaves_unfinished(previous: Layout | None) -> bool:
+    """Tell whether a change by hand after ``previous`` leaves a copy that has to be started again.
+
+    Decided by the record alone, when the flow is seized: signs of life are another machine's times, and the
+    second change by hand follows the first one's layout and no run's.
+    """
+    if previous is None:
+        return False
+    if previous.ended_at_ms is not None:
+        return previous.ended_why == FAILED
+    return previous.interrupted if previous.seized else True
+
+
+def check_clusters(previous: Layout | None, source_id: str, target_id: str) -> None:
+    """Refuse to continue a flow between other clusters than it was started with.
+
+    Raises:
+        NeedsOperator: a cluster id differs.
+    """
+    if previous is None:
+        return
+    for side, expected, seen in (
+        ("source", previous.source_cluster_id, source_id),
+        ("target", previous.target_cluster_id, target_id),
+    ):
+        if expected != seen:
+            raise NeedsOperator(
+                f"the {side} cluster is not the one this flow copies",
+                code=KafkaCode.FOREIGN_CLUSTER,
+                where=side,
+                expected=f"cluster id {expected}",
+                seen=f"cluster id {seen}",
+                resolve="correct bootstrap.servers, or give the flow a new name for the new cluster",
+            )
+
+
+def check_distinct(source_id: str, target_id: str) -> None:
+    """Refuse a flow from a cluster to itself: it would copy its own copies for ever.
+
+    Raises:
+        UsageError: both ids are the same, whatever the addresses are.
+    """
+    if source_id == target_id:
+        raise UsageError(
+            "source and target of the flow are the same cluster",
+            code=StateCode.SAME_CLUSTER,
+            expected="two clusters",
+            seen=f"cluster id {source_id} behind both",
+            resolve="correct bootstrap.servers of one side in the flow file",
+        )
+
+
+def check_mine(seen: Layout | None, generation: int, run: str) -> Layout:
+    """Return ``seen`` when it is this run's own, ready and not ended.
+
+    Raises:
+        Fenced: another generation or another run owns the flow, or it is not ready.
+    """
+    if seen is not None and (seen.generation, seen.run) == (generation, run) and seen.ready:
+        return seen
+    owner = "nobody" if seen is None else f"generation {seen.generation}, started on {seen.host}"
+    raise Fenced(
+        "another start of this flow has taken over; this one stops and leaves everything as it is",
+        code=StateCode.FENCED,
+        expected=f"generation {generation}, ready",
+        seen=f"{owner}{'' if seen is None or seen.ready else ', not ready'}",
+        resolve="nothing to do if the newer start was meant; see `onceover status`",
+    )

@@ -1,0 +1,97 @@
+"""What stands beside the position of a partition, and whether the position may be believed. Pure.
+
+Invariant: a position counts only with metadata of ours that was written beside this very number. Whoever
+moves the offsets of the progress group with a tool for groups is noticed (G5): such a tool drops the
+metadata, or keeps or copies what was written beside another position; or it puts back both, as they were
+once: then records of ours follow on the target (``resume.beyond``).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from onceover.errors import NeedsOperator
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
+from onceover.state.codes import StateCode
+from onceover.state.records.enrolment import Enrolment
+from onceover.wire.progress import NOBODY, ProgressMeta
+
+
+class PositionNote(NamedTuple):
+    """What stands beside a position.
+
+    Args:
+        meta: the metadata; None where there is none of ours, or none that belongs to the position.
+        doubt: why the position cannot be believed; None where it can, and where there is no progress at all.
+    """
+
+    meta: ProgressMeta | None
+    doubt: NeedsOperator | None
+
+
+def beside(committed: CommittedOffset | None) -> PositionNote:
+    """Return what stands beside a position, or why nobody may rely on it."""
+    if committed is None:
+        return PositionNote(None, None)
+    try:
+        meta = ProgressMeta.decode(committed.metadata)
+    except NeedsOperator as error:
+        return PositionNote(None, error)
+    if meta is None:
+        return PositionNote(None, _foreign("the flow's own metadata beside it", "none"))
+    if meta.position is not None and meta.position != committed.offset:
+        seen = f"metadata that was written beside offset {meta.position}"
+        return PositionNote(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
+    return PositionNote(meta, None)
+
+
+def copied_between(enrolment: Enrolment, partition: int, meta: ProgressMeta | None) -> tuple[str, str]:
+    """Return the ids of the topics that a partition was copied between: its offset map is about them.
+
+    Args:
+        meta: what stands beside its position; without it, what the leader has written counts.
+    """
+    return enrolment.ids_of(partition) if meta is None else (meta.source_topic_id, meta.target_topic_id)
+
+
+def first_progress(enrolment: Enrolment, offset: int, generation: int, target_end: int = 0) -> OffsetToCommit:
+    """Return the progress of a partition that is written beside its topic's record, not by a lane.
+
+    Args:
+        offset: next source offset to copy.
+        generation: of the leader that writes it.
+        target_end: end of the target's log beside it.
+    """
+    meta = ProgressMeta(
+        source_topic_id=str(enrolment.source_id),
+        target_topic_id=str(enrolment.target_id),
+        # What was fetched last before this offset is not known here: nothing to compare with.
+        leader_epoch=NO_EPOCH,
+        target_end=target_end,
+        generation=generation,
+        instance=NOBODY,
+        position=offset,
+    )
+    return OffsetToCommit(offset, NO_EPOCH, meta.encode())
+
+
+def put_back(known_end: int, found: int) -> NeedsOperator:
+    """Return why a position cannot be believed though it stands beside what was written with it once.
+
+    Args:
+        known_end: end of the copy that it tells of.
+        found: offset on the target of a later batch of ours.
+    """
+    return _foreign(
+        f"no record of the flow behind target offset {known_end}",
+        f"one at {found}: an older position was put back with its metadata",
+    )
+
+
+def _foreign(expected: str, seen: str) -> NeedsOperator:
+    return NeedsOperator(
+        "somebody else has changed the partition's progress",
+        code=StateCode.PROGRESS_FOREIGN,
+        expected=expected,
+        seen=seen,
+    )

@@ -1,0 +1,1 @@
+"""Reaching the clusters of a flow with Airflow's Connections, whose secrets no log shows."""

@@ -1,0 +1,86 @@
+"""The Airflow side of clients: resolve Connections of flows and of Connect, hide every secret in the logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from onceover.config.clients.connection import variable_of
+from onceover.config.clients.resolve import resolve_clients
+from onceover.config.connect.connectclients import resolve_connect
+from onceover.config.connect.connectfile import ConnectFile
+from onceover.config.flow.flowfile import Flow
+from onceover_airflow.access.secrets import environment, secret_texts
+from onceover_airflow.errors import TaskFailed
+
+# Of a worker's own file: everything else in it is no secret, and masking short values would hide whole logs.
+_SECRET_KEY: Final = re.compile(r"password|secret|jaas|\.key$", re.IGNORECASE)
+
+
+def connection_environment(flow: Flow) -> dict[str, str]:
+    """Return the variables that hand the flow's Airflow Connections to a process.
+
+    Every secret of the flow's clients, wherever it is written, is masked in the task's log first.
+
+    Raises:
+        TaskFailed: a Connection does not exist.
+        UsageError: a client is not in order; the message shows no value.
+    """
+    names = {spec.connection for spec in (flow.source, flow.target) if spec.connection}
+    where = f"flow {flow.flow}, {flow.path}"
+    variables = {variable_of(name): _read(name, where, "kafka") for name in sorted(names)}
+    with environment(variables):
+        for client in resolve_clients(flow):
+            _mask(secret_texts(client.properties))
+    return variables
+
+
+def connect_environment(file: ConnectFile) -> dict[str, str]:
+    """Return the variables that hand a Connect file's Airflow Connections to a process.
+
+    Every secret of its clients, and of the workers' own file, is masked in the task's log first.
+
+    Raises:
+        TaskFailed: a Connection does not exist.
+        UsageError: something that the file names is not in order; the message shows no value.
+    """
+    where = f"Connect file {file.path}"
+    variables = {
+        variable_of(name): _read(name, where, "kafka") for name in sorted(set(file.kafka_connections))
+    }
+    rest = file.rest_auth.connection if file.rest_auth else None
+    if rest:
+        variables[variable_of(rest)] = _read(rest, where, "http")
+    with environment(variables):
+        access = resolve_connect(file)
+    _mask(secret_texts(access.kafka.properties))
+    _mask(secret_texts({key: value for key, value in access.properties.items() if _SECRET_KEY.search(key)}))
+    if access.rest.auth is not None:
+        mask_secret(access.rest.auth.password)
+    return variables
+
+
+def _read(name: str, where: str, kind: str) -> str:
+    try:
+        connection = Connection.get(name)
+    except AirflowNotFoundException as error:
+        raise TaskFailed(
+            f"Airflow has no Connection {name}; where: {where}; expected: a Connection of type {kind}; "
+            "to resolve: create it under Admin > Connections, or change the file"
+        ) from error
+    if connection.password:
+        mask_secret(connection.password)
+    _mask(secret_texts(connection.extra_dejson))
+    text: str = connection.as_json()
+    mask_secret(text)
+    return text
+
+
+def _mask(texts: Iterable[str]) -> None:
+    for text in texts:
+        mask_secret(text)

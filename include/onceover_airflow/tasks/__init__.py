@@ -1,0 +1,1 @@
+"""The tasks of the DAGs: what each does, asks and reports."""

@@ -1,0 +1,68 @@
+"""The light tasks of the DAGs. Plain functions: the DAG file makes tasks of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from airflow.sdk import Asset, AssetAlias, get_current_context
+
+from onceover.errors import OnceoverError
+from onceover_airflow.errors import TaskFailed, shown
+from onceover_airflow.flows import by_name
+from onceover_airflow.tasks.standing import show_standing
+from onceover_airflow.telling.notify import check_notifier
+from onceover_airflow.telling.report import asset_uri, count_run
+
+log = logging.getLogger(__name__)
+
+# Outlet under which the flows' assets are announced: which flow it is, is known at run time only.
+CAUGHT_UP_ALIAS: Final = "onceover_caught_up"
+
+
+def check_flow(flow: str) -> dict[str, str | int]:
+    """Validate the flow file and its clients without touching a cluster.
+
+    Raises:
+        TaskFailed: something is not in order; another try would not help.
+    """
+    from onceover.config.flow.load import load_flow
+    from onceover_airflow.access.connections import connection_environment
+
+    check_notifier()
+    try:
+        loaded = load_flow(by_name(flow))
+        connection_environment(loaded)
+    except OnceoverError as error:
+        raise TaskFailed(str(error)) from shown(error)
+    log.info(
+        "flow %s: %s -> %s, %d lanes", loaded.flow, loaded.source.alias, loaded.target.alias, loaded.lanes
+    )
+    return {"flow": loaded.flow, "lanes": loaded.lanes}
+
+
+def report_result(flow: str) -> dict[str, Any]:
+    """Show where the flow stands on the clusters, return counts, announce the asset when caught up.
+
+    Runs also after a failed or killed job: the position on the target is true in any case.
+
+    Raises:
+        JobInterrupted: a cluster does not answer; tried again.
+        TaskFailed: any other error.
+    """
+    context = get_current_context()
+    copied = context["ti"].xcom_pull(task_ids="replicate")
+    status = show_standing(flow)
+    counts = count_run(copied, status)
+    if copied is None:
+        log.info(
+            "what this run copied is not known, and nothing is announced: the job did not end well; "
+            "the table above is live"
+        )
+    else:
+        log.info("copied by this run: %(records)s records, %(bytes)s bytes", counts)
+    if counts["caught_up"]:
+        uri = asset_uri(status)
+        context["outlet_events"][AssetAlias(CAUGHT_UP_ALIAS)].add(Asset(uri), extra=counts)
+        log.info("caught up: %s", uri)
+    return counts

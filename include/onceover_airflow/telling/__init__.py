@@ -1,0 +1,1 @@
+"""What a run leaves for people: tables, pages, and a word to whom it concerns."""

@@ -1,0 +1,74 @@
+"""Where the pages of audits and drills are: on disk, and under Airflow's web server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+PREFIX: Final = "/onceover"
+# Folders of a flow's pages, by what they are called in an address.
+FOLDERS: Final = {"audits": "audit", "drills": "drills"}
+
+
+def pages_folder(home: Path, kind: str, flow: str, run: str) -> Path:
+    """Return where an audit or a drill left its files.
+
+    Args:
+        home: ``ONCEOVER_HOME``.
+        kind: ``audits`` or ``drills``.
+        flow: name of the flow.
+        run: name of the audit's or drill's own folder.
+    """
+    return home / flow / FOLDERS[kind] / run
+
+
+def page_link(home: Path, page: str | None) -> str:
+    """Return the address of a page on Airflow's host, empty where it is none of ours.
+
+    Args:
+        home: ``ONCEOVER_HOME``.
+        page: path of the file; None for none.
+    """
+    path = None if page is None else Path(page)
+    if path is None or not path.is_relative_to(home):
+        return ""
+    flow, folder, *rest = path.relative_to(home).parts
+    kind = next((kind for kind, name in FOLDERS.items() if name == folder), None)
+    if kind is None or len(rest) < 2:
+        return ""
+    return "/".join((base_path() + PREFIX, kind, flow, *rest))
+
+
+def base_path() -> str:
+    """Return the path of Airflow's own address, without a slash at its end: empty unless it has a prefix."""
+    from airflow.configuration import conf
+
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
+
+
+class LazyPages:
+    """The pages' application, made at the first request.
+
+    Airflow loads plugins in every process of its own, tasks included; only its web server is ever asked for a
+    page, and has what the application needs loaded already.
+    """
+
+    def __init__(self) -> None:
+        self._app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._app is None:
+            from onceover_airflow.telling.web import create_app
+
+            self._app = create_app()
+        await self._app(scope, receive, send)
+
+
+def registration() -> dict[str, Any]:
+    """Return what Airflow's plugin manager wants to know."""
+    return {"app": LazyPages(), "url_prefix": PREFIX, "name": "Onceover"}

@@ -1,0 +1,139 @@
+"""The fields of the forms, as Airflow validates a run; what a browser makes of them is a system test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import ParamValidationError
+
+from onceover_airflow.starting import forms
+from tests.system.test_dags import DAGS
+
+
+def validate(**given: object) -> dict[str, object]:
+    """Return the form's values as a run would get them."""
+    params = ParamsDict(
+        {
+            "flow": forms.flow_param(["a", "b"]),
+            "run_length": forms.run_length_param(),
+            "master": forms.master_param(),
+            **forms.group_params(until="once", approve=True),
+        }
+    )
+    params.update(given)
+    return dict(params.validate())
+
+
+def test_an_untouched_form_is_valid() -> None:
+    """The first flow is picked; what may stay empty is nothing, and not an empty text."""
+    assert validate() == {
+        "flow": "a",
+        "run_length": "caught-up",
+        "master": None,
+        "direction": "failover",
+        "group": None,
+        "allow_rewind": False,
+        "until": "once",
+        "apply": True,
+        "approve": True,
+    }
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"flow": "c"},
+        {"flow": None},
+        {"run_length": "soon"},
+        {"run_length": "0m"},
+        {"run_length": "10"},
+        {"run_length": "1000000000000000s"},
+        {"until": "1000000000000000s"},
+        {"run_length": "--conf"},
+        {"run_length": None},
+        {"master": "--conf spark.x=y"},
+        {"master": "-"},
+        {"master": "lokal"},
+        {"master": "local[x]"},
+        {"master": "127.0.0.1:7077"},
+        {"master": "spark://nowhere"},
+        {"master": "k8s://http://127.0.0.1:6443"},
+        {"master": "k8s://https://somebody:secret@127.0.0.1:6443"},
+        {"until": "twice"},
+        {"apply": "yes"},
+    ],
+)
+def test_bad_form_values_are_refused(given: dict[str, object]) -> None:
+    """Airflow refuses the run before a task exists."""
+    with pytest.raises(ParamValidationError):
+        validate(**given)
+
+
+@pytest.mark.parametrize("length", ["caught-up", "forever", "10m", "90s", "1h", "2d", "500ms"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        None,
+        "",
+        "local",
+        "local[4]",
+        "local[*]",
+        "local[2,4]",
+        "spark://127.0.0.1:7077",
+        "spark://a:7077,b:7077",
+        "yarn",
+        "k8s://https://127.0.0.1:6443",
+        "k8s://127.0.0.1:6443",
+        "k8s://https://rancher/k8s/clusters/c-1",
+    ],
+)
+def test_good_form_values_pass(length: str, master: str | None) -> None:
+    """Every documented value."""
+    assert validate(flow="b", run_length=length, master=master)["run_length"] == length
+
+
+def test_without_a_flow_file_the_form_still_opens_valid() -> None:
+    """The run then says what is missing, and where."""
+    nothing = forms.flow_param([])
+    assert nothing.resolve() is None
+    assert nothing.resolve("typed") == "typed"
+    assert "none yet" in nothing.schema["description_md"]
+
+
+def test_an_empty_field_reaches_the_task_as_an_empty_text() -> None:
+    """Airflow renders nothing as the text None."""
+    from jinja2 import Environment
+
+    template = Environment(autoescape=True).from_string(forms.value("master"))
+    assert template.render(params={"master": None}) == ""
+    assert template.render(params={"master": "local[2]"}) == "local[2]"
+
+
+def kinds_of(schema: Mapping[str, Any]) -> set[str]:
+    """Return the types that a field may have."""
+    kind = schema["type"]
+    return {kind} if isinstance(kind, str) else set(kind)
+
+
+def is_bounded(schema: Mapping[str, Any]) -> bool:
+    """Tell whether every value that the field takes is one that Airflow can hand on."""
+    kinds = kinds_of(schema)
+    if kinds & {"integer", "number"}:
+        return bool(schema["minimum"] >= 0 and schema["maximum"] < 2**63)
+    if "array" in kinds:
+        return bool(schema["maxItems"] <= forms.MAX_TEXT) and is_bounded(schema["items"])
+    return not kinds & {"string", "object"} or "enum" in schema or schema["maxLength"] <= forms.MAX_TEXT
+
+
+def test_every_field_of_every_form_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number beyond 64 bits ends Airflow's DAG processor, and with it every flow's next run."""
+    monkeypatch.delenv("ONCEOVER_FLOWS", raising=False)
+    bag = DagBag(DAGS, collect_dags=True)
+    fields = {f"{dag.dag_id}.{name}": dag.params.get_param(name).schema
+              for dag in bag.dags.values() for name in dag.params}  # fmt: skip
+    assert len(fields) > 20
+    assert [name for name, schema in fields.items() if not is_bounded(schema)] == []

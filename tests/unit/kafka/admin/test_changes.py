@@ -1,0 +1,42 @@
+"""Who is asked for a change: any broker, or the controller where only that makes it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from onceover.kafka.admin import changes
+from onceover.kafka.admin.changes import AdminAnswer, changed
+from tests.support.fakecluster import FakeCluster
+
+NOT_CONTROLLER = AdminAnswer(41, "")
+DONE = AdminAnswer(0, "")
+
+
+@pytest.mark.parametrize(
+    ("answers", "asked"),
+    [
+        ([{"a": DONE}], [1]),
+        ([{"a": AdminAnswer(31, "")}], [1]),
+        ([{"a": DONE, "b": NOT_CONTROLLER}, {"a": DONE, "b": DONE}], [1, 7]),
+        ([{"a": NOT_CONTROLLER}, {"a": NOT_CONTROLLER}], [1, 7]),
+    ],
+)
+def test_the_controller_is_asked_where_another_broker_says_that_it_is_none(
+    answers: list[Mapping[str, AdminAnswer]], asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: one that moves meanwhile is for the next attempt. The cluster that is meant is asked for."""
+    monkeypatch.setattr(changes, "controller", lambda _: 7)
+    left, seen = deque(answers), []
+
+    def ask(connection: Any) -> Mapping[str, AdminAnswer]:
+        seen.append(connection.node)
+        return left.popleft()
+
+    meant = FakeCluster()
+    meant.nodes = {1, 7}
+    assert changed(meant, ask) == answers[-1]
+    assert (seen, meant.log) == (asked, ["closed"]), "by a connection of its own"

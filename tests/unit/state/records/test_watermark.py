@@ -1,0 +1,54 @@
+"""What may be written over a verified watermark, and who can read it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given, settings
+
+from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.records.verified import Watermark, read_watermarks
+from tests.support.junk import damaged
+
+MARK = Watermark(
+    offset=10, target_offset=12, source_id=UUID(int=1), target_id=UUID(int=2), timestamp_ms=3, at_ms=4
+)
+
+
+def test_value_is_read_back_by_its_target_partition() -> None:
+    """Other keys of the state are none; another version's value is passed over."""
+    state = {
+        names.verified_key("b", 3): MARK.to_json(),
+        names.verified_key("b", 4): {**MARK.to_json(), "v": 2},
+        names.stop_key("b", 3): {},
+    }
+    assert read_watermarks(state) == {TopicPartition("b", 3): MARK}
+
+
+def test_it_never_goes_back() -> None:
+    """Further on, or the same again later."""
+    assert MARK.advances(None)
+    assert replace(MARK, offset=11).advances(MARK)
+    assert not replace(MARK, offset=9, at_ms=99).advances(MARK)
+    assert replace(MARK, at_ms=5).advances(MARK)
+    assert not MARK.advances(MARK)
+
+
+def test_another_topic_of_the_same_name_begins_anew() -> None:
+    """What was proven of the old one says nothing about it."""
+    anew = replace(MARK, offset=1, source_id=UUID(int=9))
+    assert anew.advances(MARK)
+    assert not MARK.of(UUID(int=9), MARK.target_id)
+
+
+@settings(max_examples=300)
+@given(damaged({names.verified_key("b", 3): MARK.to_json(), names.verified_key("b", 4): MARK.to_json()}))
+def test_one_that_cannot_be_read_proves_nothing_and_can_be_written_over(state: dict[str, Any]) -> None:
+    """An audit does not fail over what somebody else has written."""
+    found = read_watermarks(state)
+    assert MARK in found.values()
+    for known in found.values():
+        MARK.advances(known)
