@@ -179,10 +179,15 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     slow = {"limits": {"bytes_per_second": "150KiB"}, "transaction": {"max_bytes": "64KiB"}}
     documents: dict[str, dict[str, object]] = {
         # The first by name: what a form starts that nobody touches.
-        "flights": {"source": source, "target": target},
+        "flights": {"source": source, "target": target, "switchover": {"fence": "person"}},
         "sys-topics": {"source": source, "target": target},
         "sys-groups": {"source": source, "target": target},
         "sys-rehearse": {"source": source, "target": target},
+        "sys-switch": {
+            "source": source,
+            "target": target,
+            "switchover": {"fence": "person", "quiet": "500ms"},
+        },
         "sys-progress": {"source": source, "target": target},
         "sys-adopted": {"source": source, "target": target},
         "sys-repair": {"source": source, "target": target},

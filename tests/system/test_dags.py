@@ -70,6 +70,8 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
         "seed_progress",
         "repair_partition",
         "migrate_connector_offsets",
+        "failover_drill",
+        "confirm_drill",
         *AUDITING,
         *REHEARSING,
     }

@@ -24,7 +24,8 @@ TOPIC = f"{FLOW}.departures"
 RECORDS = 90
 RUN_TIMEOUT_S = 300.0
 # Connect's form is sent where a Connect cluster runs: test_migrate_connector_offsets.py.
-ELSEWHERE: Final = frozenset({"migrate_connector_offsets"})
+# A word to a drill where one waits: test_failover_drill.py.
+ELSEWHERE: Final = frozenset({"migrate_connector_offsets", "confirm_drill"})
 SPARK: Final = ("replicate", "audit")
 # Every field of every form with something else than its default, which still works;
 CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
@@ -37,6 +38,7 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
         "master": "local[2]",
     },
     "sync_topics": {"flow": FLOW, "apply": False},
+    "failover_drill": {"flow": FLOW, "mode": "planned", "topics": f"{FLOW}[.].*", "apply": False},
     "rehearse": {
         "flow": FLOW,
         "topics": f"{FLOW}[.].*",

@@ -155,8 +155,11 @@ def switchover(
         )
 
 
-def confirm_step(flow: Flow, step: str, pause: Pause) -> dict[str, Any]:
+def confirm_step(flow: Flow, step: str, pause: Pause, *, by: str | None = None) -> dict[str, Any]:
     """Write a person's word into the journal that a step of the drill that runs was done by hand.
+
+    Args:
+        by: who says so; None for whoever runs this.
 
     Raises:
         UsageError: NOT_CONFIRMED, no drill of the flow is running.
@@ -170,7 +173,7 @@ def confirm_step(flow: Flow, step: str, pause: Pause) -> dict[str, Any]:
                 code=DrillCode.NOT_CONFIRMED,
                 resolve=f"{commands.command('drill', 'status', flow.flow)} shows the last ones",
             )
-        who = login()
+        who = by or login()
         journal.append(running.drill, chains.CONFIRMED, {"step": step, "by": who})
         return {"flow": flow.flow, "drill": running.drill, "step": step, "by": who}
 

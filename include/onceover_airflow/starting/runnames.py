@@ -29,6 +29,8 @@ SUBJECTS: Final = {
     "sync_group_offsets": "flow",
     "audit": "flow",
     "rehearse": "flow",
+    "failover_drill": "flow",
+    "confirm_drill": "flow",
     "migrate_connector_offsets": "connect",
 }
 # A reverse proxy may have put something in front.

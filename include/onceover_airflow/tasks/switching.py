@@ -1,0 +1,170 @@
+"""The tasks of the DAGs ``failover_drill`` and ``confirm_drill``: what ``onceover drill`` does.
+
+Invariant: nothing is switched over that a person was not shown and has not said yes to, topic by topic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import Param, get_current_context
+from airflow.sdk.exceptions import AirflowSkipException
+
+from onceover_airflow.access.flowcontext import flow_at_hand, log_text
+from onceover_airflow.approvals.approval import table
+from onceover_airflow.approvals.markdown import code, plain
+from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks.operation import OperationTasks, judge
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.drills.switching.plan import SwitchoverPlan
+    from onceover.drills.switching.switchover import Switchover
+    from onceover.planning.operation import Outcome
+
+log = logging.getLogger(__name__)
+
+DRY_RUN: Final = "dry-run"
+MODES: Final = (DRY_RUN, "planned", "unplanned")
+STEPS: Final = ("fence", "redirect")
+_TEMPORARY: Final = 5
+
+
+def drill_params() -> dict[str, Param]:
+    """Return the form's fields, beside the flow. Untouched it looks, and changes nothing."""
+    return {
+        "mode": Param(
+            DRY_RUN,
+            type="string",
+            enum=list(MODES),
+            title="Mode",
+            description_md="`dry-run`: what a failover would cost now. `planned`: switch over, nothing is "
+            "lost. `unplanned`: the source is gone, what was copied is promoted.",
+        ),
+        "topics": forms.optional(
+            "Topics", "Regular expression for whole source topics that are switched over. Empty: all."
+        ),
+        "apply": forms.apply_param(),
+    }
+
+
+def confirm_params() -> dict[str, Param]:
+    """Return the fields of the form that tells a drill that something was done by hand."""
+    return {
+        "step": Param(
+            STEPS[1],
+            type="string",
+            enum=list(STEPS),
+            title="Step",
+            description_md="`fence`: the producers are stopped. `redirect`: the clients were moved.",
+        )
+    }
+
+
+class SwitchTasks(OperationTasks["SwitchoverPlan"]):
+    """Plan, approve and run a switchover; a dry-run is the plan alone."""
+
+    plan_task = "plan_drill"
+    approve_task = "approve_drill"
+    apply_task = "run_drill"
+    subject = "Flow {{ params.flow }}: {{ params.mode }} switchover"
+    needs_answer = True
+
+    @contextmanager
+    def opened(self, name: str, context: Context) -> Iterator[Switchover]:
+        """Yield the switchover that the form asks for, with both clusters at hand."""
+        from onceover.planning.operation import wait
+        from onceover.wiring import flows, switchovers
+
+        params = context["params"]
+        topics = (params["topics"],) if params["topics"] else ()
+        wish = switchovers.SwitchoverWish(params["mode"], topics)
+        with (
+            flow_at_hand(name) as flow,
+            flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,
+        ):
+            yield operation
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """Show the plan in the log, or what a failover would cost now. Changes nothing.
+
+        Raises:
+            TaskFailed: a failover is not possible as things are, with what comes first.
+            Others as the base.
+        """
+        if get_current_context()["params"]["mode"] != DRY_RUN:
+            return super().plan(name)
+        from onceover.wiring.drills import dry_run
+
+        with flow_at_hand(name) as flow:
+            found = dry_run(flow)
+        log_text(log, found.describe())
+        if found.exit_code:
+            first = "; ".join(f"{need['message']}; {need['resolve']}" for need in found.needs)
+            first = first or "; ".join(f"{part}: {error}" for part, error in found.problems.items())
+            text = f"flow {name} is not ready: {first or 'not everything could be looked at, see the log'}"
+            raise JobInterrupted(text) if found.exit_code == _TEMPORARY else TaskFailed(text)
+        return {"flow": name, "ready": True, "topics_with_losses": len(found.losses)}
+
+    def wants_asking(self, context: Context) -> bool:
+        """Tell whether the form wants a person asked: a look changes nothing."""
+        return super().wants_asking(context) and context["params"]["mode"] != DRY_RUN
+
+    def apply(self, name: str) -> dict[str, Any]:
+        """Switch over; return names and counts. As the base."""
+        if get_current_context()["params"]["mode"] == DRY_RUN:
+            raise AirflowSkipException("only a look was asked for")
+        return super().apply(name)
+
+    def question(self, planned: SwitchoverPlan) -> str:
+        """Return the plan as Markdown: what changes for good, and every step with its deadline."""
+        rows = [
+            (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(c.reason))
+            for c in planned.changes
+        ]
+        lines = table(("change", "of", "from", "to", "how"), rows)
+        steps = [(plain(s.title), plain(f"{s.deadline_s:.0f} s"), code(s.by_hand)) for s in planned.steps]
+        lines += table(("step", "at most", "by hand"), steps)
+        lines.append(
+            "The point of no return is *give the copies to clients*: before it a failing run undoes itself, "
+            "behind it it only goes forward. **Reject** changes nothing at all."
+        )
+        return "\n".join(lines)
+
+    def finish(self, name: str, context: Context, outcome: Outcome) -> dict[str, Any]:
+        """Return names, counts and where the report is; raises as ``judge``."""
+        from onceover.wiring.drills import report_page
+
+        with flow_at_hand(name) as flow:
+            page = str(report_page(flow, str(outcome.counts["drill"])))
+        log.info("report: %s", page)
+        judge(f"flow {name}, report {page}", outcome)
+        return {**outcome.counts, "report": page}
+
+
+DRILL: Final = SwitchTasks()
+
+
+def confirm(flow: str) -> dict[str, Any]:
+    """Tell the drill that waits that a step was done by hand, by whoever has started this run.
+
+    Raises:
+        JobInterrupted: the target does not answer; tried again.
+        TaskFailed: no drill of the flow is running, or any other error.
+    """
+    from onceover.planning.operation import wait
+    from onceover.wiring.switchovers import confirm_step
+
+    context = get_current_context()
+    run = context.get("dag_run")
+    by = None if run is None else run.triggering_user_name
+    with flow_at_hand(flow) as loaded:
+        told = confirm_step(loaded, context["params"]["step"], wait, by=by)
+    log.info("told drill %s: %s is done", told["drill"], told["step"])
+    return told

@@ -1,0 +1,79 @@
+"""The `failover_drill` DAG in a real Airflow: approved by a person, who fences and moves the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
+from tests.support.clusters import SharedCluster
+from tests.support.flows import InlineFlow, write_flow
+from tests.support.groups import commit, offset_of
+from tests.support.replica import delete_topics
+from tests.support.wait import wait_until
+from tests.system.conftest import PLANTED, AskingRun, Side
+from tests.system.person import Person
+
+DAG, APPROVAL, CONFIRM = "failover_drill", "approve_drill", "confirm_drill"
+TASKS = ("plan_drill", APPROVAL, "run_drill")
+FLOW = "sys-switch"
+TOPIC, GROUP = f"{FLOW}.orders", f"{FLOW}-billing"
+TIMEOUT_S = 180.0
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def copied(
+    secured_cluster: KafkaCluster, target_cluster: SharedCluster, tmp_path: Any
+) -> Iterator[InlineFlow]:
+    """The flow, with records and a group, all of which are copied; all of it is forgotten afterwards."""
+    source = Side(secured_cluster.client)
+    source.create(TOPIC)
+    source.feed(TOPIC, 30)
+    commit(secured_cluster.client, GROUP, TOPIC, {0: 5})
+    flow = InlineFlow(
+        write_flow(tmp_path, FLOW, secured_cluster.client, target_cluster.client, [f"{FLOW}[.].*"], lanes=1)
+    )
+    flow.copy()
+    yield flow
+    delete_topics(secured_cluster.client, [TOPIC])
+    there = AdminClient(target_cluster.client).list_topics(timeout=10).topics
+    delete_topics(target_cluster.client, [each for each in there if FLOW in each])
+
+
+def confirm(airflow: AirflowStandalone, step: str) -> None:
+    """Say that a step was done by hand, as soon as a drill waits for it."""
+
+    def told() -> bool:
+        run_id = airflow.trigger(CONFIRM, {"flow": FLOW, "step": step})
+        return airflow.wait_run(CONFIRM, run_id, timeout_s=TIMEOUT_S) == "success"
+
+    wait_until(told, TIMEOUT_S, f"{step} is confirmed")
+
+
+def test_a_person_approves_fences_and_moves_the_clients(
+    airflow: AirflowStandalone,
+    person: Person,
+    connection: None,
+    copied: InlineFlow,
+    target_cluster: SharedCluster,
+) -> None:
+    """The question has the whole plan; what was said by whom is in the report; the group is in place."""
+    run = AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": FLOW, "mode": "planned"})
+    question = run.question()
+    assert question is not None
+    assert f"`{TOPIC}`" in question["body"]
+    assert "point of no return" in question["body"]
+    run.choose("Approve")
+    confirm(airflow, "fence")
+    confirm(airflow, "redirect")
+    assert run.ended() == "success", run.log(*TASKS)
+    told = airflow.xcom(DAG, run.run_id, "run_drill")
+    assert told["verdict"] == "PASS"
+    assert offset_of(target_cluster.client, GROUP, TOPIC) == 5
+    assert PLANTED not in run.log(*TASKS) + question["body"]
