@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
@@ -58,6 +58,20 @@ class DrillStep:
             "deadline_s": self.deadline_s,
             "by_hand": self.by_hand,
         }
+
+
+class PlannedStep(NamedTuple):
+    """A step before it has an action: ``name`` is the method that does it, ``{flow}`` the flow's name."""
+
+    name: str
+    title: str
+    deadline_s: float
+    by_hand: str
+
+    def bound(self, actions: object, flow: str, more_s: float = 0.0) -> DrillStep:
+        """Return the step with its action, a method of ``actions``; ``more_s`` is added to its deadline."""
+        act = getattr(actions, self.name)
+        return DrillStep(self.name, self.title, self.deadline_s + more_s, act, self.by_hand.format(flow=flow))
 
 
 @dataclass

@@ -2,69 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from onceover.drills.course import DrillStep
+from onceover.drills.course import DrillStep, PlannedStep
 from onceover.drills.switching.common import SwitchSteps
-
-
-class _Planned(NamedTuple):
-    """One step: ``name`` is the method of ``SwitchSteps`` that does it, ``{flow}`` the flow's name."""
-
-    name: str
-    title: str
-    deadline_s: float
-    by_hand: str
-
 
 PROMOTE: Final = "promote"
 REVERSE: Final = "reverse"
 _COURSE: Final = (
-    _Planned("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
-    _Planned("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
-    _Planned("fence", "keep writers off the source's topics", 900, "stop the producers"),
-    _Planned("settle", "see that nobody writes any more", 60, "kafka-get-offsets.sh, twice"),
-    _Planned("drain", "copy up to the end of the source", 180, "onceover status {flow}: wait for lag 0"),
-    _Planned(
+    PlannedStep("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
+    PlannedStep("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
+    PlannedStep("fence", "keep writers off the source's topics", 900, "stop the producers"),
+    PlannedStep("settle", "see that nobody writes any more", 60, "kafka-get-offsets.sh, twice"),
+    PlannedStep("drain", "copy up to the end of the source", 180, "onceover status {flow}: wait for lag 0"),
+    PlannedStep(
         "commits",
         "wait for what consumers still commit",
         60,
         "kafka-consumer-groups.sh --describe, twice",
     ),
-    _Planned("place", "put the groups in place on the target", 60, "onceover groups apply {flow}"),
-    _Planned("compare", "compare the tail, and every group's next record", 180, "onceover audit {flow}"),
-    _Planned("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
-    _Planned(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
-    _Planned("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
-    _Planned(
+    PlannedStep("place", "put the groups in place on the target", 60, "onceover groups apply {flow}"),
+    PlannedStep("compare", "compare the tail, and every group's next record", 180, "onceover audit {flow}"),
+    PlannedStep("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
+    PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
+    PlannedStep("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
+    PlannedStep(
         "verify",
         "write and read on the target",
         60,
         "kafka-console-producer.sh, kafka-console-consumer.sh",
     ),
-    _Planned(REVERSE, "let the flow the other way go on from there", 60, "onceover seed apply"),
+    PlannedStep(REVERSE, "let the flow the other way go on from there", 60, "onceover seed apply"),
     # Run whatever happens to the others.
-    _Planned("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
+    PlannedStep("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
 )
 _UNPLANNED: Final = (
-    _Planned("look", "look at what is known to be missing", 20, "onceover status {flow}"),
-    _Planned("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
-    _Planned(
+    PlannedStep("look", "look at what is known to be missing", 20, "onceover status {flow}"),
+    PlannedStep("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
+    PlannedStep(
         "settle",
         "end what hangs in the copies",
         20,
         "kafka-transactions.sh --find-hanging, --abort",
     ),
-    _Planned("place", "put the groups in place once more, where that is known", 30, "onceover groups apply"),
-    _Planned(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
-    _Planned("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
-    _Planned(
+    PlannedStep(
+        "place", "put the groups in place once more, where that is known", 30, "onceover groups apply"
+    ),
+    PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
+    PlannedStep("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
+    PlannedStep(
         "verify",
         "write and read on the target",
         60,
         "kafka-console-producer.sh, kafka-console-consumer.sh",
     ),
-    _Planned("undo", "let go of the flow, unless promoted", 60, "onceover replicate {flow}"),
+    PlannedStep("undo", "let go of the flow, unless promoted", 60, "onceover replicate {flow}"),
 )
 PLANNED: Final = "planned"
 UNPLANNED: Final = "unplanned"
@@ -87,13 +79,7 @@ def course_of(mode: str, steps: SwitchSteps, *, goes_on: bool) -> tuple[DrillSte
     flow, course = steps.parts.flow, _COURSES[mode]
     behind = [step.name for step in course].index(PROMOTE) + 1
     return tuple(
-        DrillStep(
-            step.name,
-            step.title,
-            step.deadline_s + (steps.parts.quiet_s if step.name == "settle" else 0),
-            getattr(steps, step.name),
-            step.by_hand.format(flow=flow),
-        )
+        step.bound(steps, flow, steps.parts.quiet_s if step.name == "settle" else 0.0)
         for step in (course[behind:] if goes_on else course)
         if step.name != REVERSE or steps.parts.reverse
     )
