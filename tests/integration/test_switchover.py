@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from onceover.backoff import Deadline
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching import commits
 from onceover.drills.switching.course import STEP_NAMES
+from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
 from tests.support.applications import Application, Place, Reader, Writer, at_work
@@ -27,7 +30,7 @@ from tests.support.grants import (
 )
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters
-from tests.support.replica import Live, Replica, Seen
+from tests.support.replica import Live, Replica, Seen, delete_topics
 from tests.support.rightstable import command_rights
 from tests.support.switching import Switched, acls_of, copied, ran, step_of, switched, undone_or_gone_on_with
 from tests.support.wait import wait_until
@@ -156,8 +159,12 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
     guarded: Pair, replica: Switched, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Plain and transactional writers and a group, judged by the numbers that they know of themselves."""
+    # By name, so that the fence stands until clients come back: the way back begins beside it.
+    security = guarded[0].security
+    assert security is not None
     switchover = {"redirect": "command", "command": ["./switch"], "quiet": "500ms"}
-    replica.configure(switchover={**switchover, "reverse": f"{replica.name}-back"})
+    switchover |= {"deny": [f"User:{security.username}"], "reverse": f"{replica.name}-back"}
+    replica.configure(switchover=switchover)
     replica.command_does('echo target > "$(dirname "$0")/place"')
     topic = replica.topic(partitions=2)
     applications, back = Applications(replica, guarded, topic), other_way(replica)
@@ -260,6 +267,39 @@ def test_a_flow_that_was_promoted_copies_nothing_more(
     code, told = replica.command(capsys, "status", str(replica.flow.path))
     assert (code, told["flows"][0]["needs"]) == (DONE, []), json.dumps(told, indent=1)
     assert "PROMOTED" in json.dumps(told)
+
+
+def test_topics_go_over_in_waves(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first leaves the rest copied, once the flow is started again; the last takes what is left."""
+    first, second = copied(replica), replica.topic("b")
+    replica.copy()
+    code, told = ran(replica, capsys, "--topics", first)
+    assert (code, told["plan"]["topics"]) == (DONE, [first]), json.dumps(told, indent=1)
+    replica.source.plain(second, 0, replica.source.records(5))
+    replica.copy()
+    assert len(replica.target_records(second)) == 5
+    code, told = ran(replica, capsys)
+    assert (code, told["plan"]["topics"]) == (DONE, [second]), json.dumps(told, indent=1)
+    assert {each.name for each in acls_of(replica)} == {first, second}
+
+
+def test_a_topic_that_is_made_anew_meanwhile_is_noticed(
+    replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the fence, with nothing in it: nobody would miss a record by counting."""
+    topic = copied(replica)
+    real = PlannedSteps.settle
+
+    def settle(steps: PlannedSteps, deadline: Deadline) -> Mapping[str, Any]:
+        found = real(steps, deadline)
+        delete_topics(replica.source_client, [topic])
+        replica.source.create_topic(topic, 2)
+        return found
+
+    monkeypatch.setattr(PlannedSteps, "settle", settle)
+    code, told = ran(replica, capsys)
+    assert (code, step_of(told, "drain")["error"]["code"]) == (PERSON, "LOG_CHANGED")
+    assert acls_of(replica) == frozenset()
 
 
 def test_without_a_yes_nothing_is_done(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:

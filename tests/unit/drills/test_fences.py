@@ -1,0 +1,177 @@
+"""Fences without brokers: whose an ACL is, whatever was killed, taken over or edited meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from onceover.backoff import Deadline
+from onceover.drills import chain as chains
+from onceover.drills.abort import LeftFence, abort
+from onceover.drills.chain import JournalEntry
+from onceover.drills.codes import DrillCode
+from onceover.drills.switching.fences import ACLS, COMMAND, PERSON, AclFence, LiftedFences, PersonFence
+from onceover.errors import Fenced, NeedsOperator, UsageError
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from tests.unit.drills.test_abort import Journal, Removal
+
+
+def deny(topic: str, principal: str = "User:*") -> Acl:
+    return Acl("LITERAL", topic, principal, "*", "WRITE", "DENY")
+
+
+def allow(topic: str) -> Acl:
+    return Acl("LITERAL", topic, "User:reader", "*", "READ", "ALLOW")
+
+
+class Cluster:
+    """ACLs in memory; ``on_create`` is called once they are there."""
+
+    def __init__(self, *acls: Acl) -> None:
+        self.acls = set(acls)
+        self.on_create: Callable[[], None] = lambda: None
+
+    def topic_acls(self) -> frozenset[Acl]:
+        return frozenset(self.acls)
+
+    def create(self, acls: Collection[Acl]) -> None:
+        self.acls |= set(acls)
+        self.on_create()
+
+    def delete(self, acls: Collection[Acl]) -> None:
+        self.acls -= set(acls)
+
+
+class Notes:
+    """The journal in memory, for one drill."""
+
+    def __init__(self, chain: Sequence[JournalEntry] = ()) -> None:
+        self.chain = list(chain)
+        self.ours = True
+
+    def read(self) -> Sequence[JournalEntry]:
+        return list(self.chain)
+
+    def write(self, what: str, said: Mapping[str, Any]) -> None:
+        self.chain.append(chains.next_entry(self.chain, "d1", what, 0, said))
+
+    def check(self) -> None:
+        if not self.ours:
+            raise Fenced("taken over", code=DrillCode.DRILL_TAKEN_OVER)
+
+
+def fence(cluster: Cluster, *principals: str, is_open: bool = False) -> AclFence:
+    return AclFence(cast(AclAdmin, cluster), principals or ("User:*",), lambda _: is_open)
+
+
+def lifted(cluster: Cluster, *principals: str) -> LiftedFences:
+    return LiftedFences({ACLS: lambda: fence(cluster, *principals)})
+
+
+def test_what_somebody_else_denies_one_of_several_stays() -> None:
+    """Only what was made is taken away, of each principal."""
+    cluster, notes = Cluster(deny("t", "User:a")), Notes()
+    made = fence(cluster, "User:a", "User:b").make(notes, ["t", "u"], Deadline(5.0))
+    assert made == {"acls": 3, "there_before": 1}
+    lifted(cluster).lift(notes, ["t", "u"], Deadline(5.0))
+    assert cluster.acls == {deny("t", "User:a")}
+    assert chains.fenced(notes.chain) == {}
+
+
+def test_a_fence_is_lifted_as_it_was_made_whatever_the_file_says_now() -> None:
+    """Killed with one list of principals, and ended with another one."""
+    cluster, notes = Cluster(deny("t", "User:b")), Notes()
+    fence(cluster, "User:a").make(notes, ["t"], Deadline(5.0))
+    lifted(cluster, "User:b").lift(notes, ["t"], Deadline(5.0))
+    assert cluster.acls == {deny("t", "User:b")}
+
+
+def test_only_the_topics_named_are_let_in() -> None:
+    """What another wave has promoted stays fenced."""
+    cluster, notes = Cluster(), Notes()
+    fence(cluster).make(notes, ["t", "u"], Deadline(5.0))
+    lifted(cluster).lift(notes, ["t"], Deadline(5.0))
+    assert cluster.acls == {deny("u")}
+    assert chains.fenced_topics(notes.chain) == {"u"}
+
+
+def test_killed_between_the_word_and_the_acl_it_can_be_lifted() -> None:
+    """The journal says first what will be made; what is not there is no error."""
+    cluster, notes = Cluster(), Notes()
+    notes.write(chains.FENCED, {"kind": ACLS, "marks": [["t", "User:*"]]})
+    assert lifted(cluster).lift(notes, ["t"], Deadline(5.0)) == {"acls": 1}
+
+
+def test_who_is_taken_for_dead_while_it_fences_leaves_nothing() -> None:
+    """Whoever has taken over has lifted what it knew of, and comes back to nothing."""
+    cluster, notes = Cluster(), Notes()
+
+    def taken() -> None:
+        notes.ours = False
+
+    cluster.on_create = taken
+    with pytest.raises(Fenced):
+        fence(cluster).make(notes, ["t"], Deadline(5.0))
+    assert cluster.acls == set()
+
+
+def test_without_the_target_what_was_made_is_taken_away_by_memory() -> None:
+    """And nothing else: the journal cannot be asked."""
+    cluster, notes = Cluster(deny("u")), Notes()
+    made = fence(cluster)
+    made.make(notes, ["t", "u"], Deadline(5.0))
+    assert "1 ACLs" in made.give_up()
+    assert cluster.acls == {deny("u")}
+
+
+def test_where_topics_are_everybodys_a_deny_would_shut_readers_out() -> None:
+    """With an ALLOW for its readers, or where nothing is everybody's, it may be made."""
+    cluster = Cluster(allow("t"))
+    with pytest.raises(UsageError, match="shut their readers out") as caught:
+        fence(cluster, is_open=True).check(["t", "u"])
+    assert caught.value.where == "u"
+    fence(cluster, is_open=True).check(["t"])
+    fence(cluster).check(["t", "u"])
+
+
+def test_a_fence_of_a_kind_that_the_file_does_not_know_is_named() -> None:
+    """A command that the file names no more: nobody pretends that it was run."""
+    notes = Notes()
+    notes.write(chains.FENCED, {"kind": COMMAND, "marks": [["t", ""]]})
+    with pytest.raises(NeedsOperator, match="fenced by command"):
+        lifted(Cluster()).lift(notes, ["t"], Deadline(5.0))
+    assert chains.fenced_topics(notes.chain) == {"t"}
+
+
+def test_a_person_is_told_that_the_producers_may_start() -> None:
+    """Who has stopped them starts them."""
+    notes = Notes()
+    made = PersonFence(lambda step, _: {"by": "ann", "step": step})
+    assert made.make(notes, ["t"], Deadline(5.0)) == {"by": "ann", "step": "fence"}
+    makers = LiftedFences({PERSON: lambda: made})
+    assert makers.lift(notes, ["t"], Deadline(5.0)) == {"start_again": 1}
+
+
+def test_what_promotes_while_it_is_asked_to_end_is_not_undone() -> None:
+    """Asked before and behind: in between it has passed the point of no return."""
+    journal, asked = Journal(True), [{"t"}]
+    journal.put("d1", chains.BEGUN)
+
+    def left() -> set[str]:
+        if asked:
+            return asked.pop()
+        raise NeedsOperator("past", code=DrillCode.PAST_RETURN)
+
+    journal.on_ask = lambda: journal.put("d1", chains.ENDED)
+    done: list[object] = []
+    with pytest.raises(NeedsOperator, match="past"):
+        abort(
+            cast(Any, journal),
+            cast(Any, Removal()),
+            LeftFence(left, lambda *more: done.append(more)),
+            "orders-dr",
+            lambda _: False,
+        )
+    assert done == []
