@@ -33,7 +33,10 @@ class Place:
     @property
     def name(self) -> str:
         """Where it leads now."""
-        return self.path.read_text().strip()
+        # Who writes it anew empties it first.
+        while not (name := self.path.read_text().strip()):
+            time.sleep(_LOOK_S)
+        return name
 
     @property
     def client(self) -> dict[str, str]:

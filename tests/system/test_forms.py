@@ -38,7 +38,13 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
         "master": "local[2]",
     },
     "sync_topics": {"flow": FLOW, "apply": False},
-    "failover_drill": {"flow": FLOW, "mode": "planned", "topics": f"{FLOW}[.].*", "apply": False},
+    "failover_drill": {
+        "flow": FLOW,
+        "mode": "planned",
+        "topics": f"{FLOW}[.].*",
+        "take_over": True,
+        "apply": False,
+    },
     "rehearse": {
         "flow": FLOW,
         "topics": f"{FLOW}[.].*",

@@ -109,15 +109,20 @@ def look(cluster: Cluster, partitions: Collection[TopicPartition]) -> ClientsSee
         Retriable: no broker of the cluster answers.
     """
     topics = {tp.topic for tp in partitions}
-    consumers, unseen = _consumers(cluster, topics)
+    found, unseen = consumers(cluster, topics)
     each = active_producers(cluster, partitions)
     listed, unheard = transactions(cluster)
     producers = writers(each.found, listed)
     problems = {str(error): error for error in (*unseen, *each.failed.values(), *unheard)}
-    return ClientsSeen(cluster.alias, tuple(consumers), tuple(producers), tuple(problems.values()))
+    return ClientsSeen(cluster.alias, tuple(found), tuple(producers), tuple(problems.values()))
 
 
-def _consumers(cluster: Cluster, topics: Collection[str]) -> tuple[list[Consumer], list[OnceoverError]]:
+def consumers(cluster: Cluster, topics: Collection[str]) -> tuple[list[Consumer], list[OnceoverError]]:
+    """Return the members of groups that read one of the topics, and why some may not have been seen.
+
+    Raises:
+        Retriable: no broker of the cluster answers.
+    """
     listing = GroupAdmin(cluster).groups()
     unseen = list(listing.unheard)
     found: list[Consumer] = []

@@ -70,10 +70,13 @@ _GIVE_UP_S: Final = 120.0
 _PAGE: Final = "report.html"
 
 
-def dry_run(flow: Flow) -> DryRun:
+def dry_run(flow: Flow, request: GroupRequest | None = None) -> DryRun:
     """Return what a failover now would cost, and what stands in its way. Changes nothing.
 
     A cluster that does not answer is named in it; clusters are opened and closed here.
+
+    Args:
+        request: what is allowed of groups; None for nothing but what a failover moves by itself.
 
     Raises:
         UsageError: a client of the flow is not in order.
@@ -93,7 +96,7 @@ def dry_run(flow: Flow) -> DryRun:
     reading = in_background(lambda: read_status(flow, patience_s=PATIENCE_S))
     with source, target:
         drift = part("topics", lambda: _drift(flow, source, target))
-        groups = part("groups", lambda: _groups(flow, source, target))
+        groups = part("groups", lambda: _groups(flow, source, target, request or GroupRequest()))
         clients = part("clients", lambda: _clients(flow, source))
         status = part("status", reading.result)
     return DryRun(
@@ -112,8 +115,8 @@ def _drift(flow: Flow, source: Cluster, target: Cluster) -> SyncPlan:
         return sync.plan()
 
 
-def _groups(flow: Flow, source: Cluster, target: Cluster) -> GroupPlan:
-    with group_sync(flow, source, target, GroupRequest()) as sync:
+def _groups(flow: Flow, source: Cluster, target: Cluster, request: GroupRequest) -> GroupPlan:
+    with group_sync(flow, source, target, request) as sync:
         return sync.plan()
 
 

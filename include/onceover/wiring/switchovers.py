@@ -22,12 +22,13 @@ from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import EXACTLY_ONCE
 from onceover.drills import chain as chains
 from onceover.drills.abort import Aborted, LeftFence, abort
+from onceover.drills.chain import JournalEntry
 from onceover.drills.clients import look
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, TailCompared
-from onceover.drills.switching.course import PLANNED
+from onceover.drills.switching.course import PLANNED, UNPLANNED
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
@@ -46,6 +47,7 @@ from onceover.drills.switching.switchover import (
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
+from onceover.groups.decide import Allowed
 from onceover.kafka.admin.acls import DENY, AclAdmin
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
@@ -102,10 +104,12 @@ class SwitchoverWish:
     Args:
         mode: ``planned`` or ``unplanned``.
         topics: anchored regular expressions over source topics, none for all.
+        take_over: move groups that somebody else has committed for on the target.
     """
 
     mode: str = PLANNED
     topics: Sequence[str] = ()
+    take_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def switchover(
         how = _makers(flow, source, journal, "plan", pause)[spec.fence]().how
         redirect = f"{spec.command[0]} redirect" if spec.redirect == COMMAND else "a person, who confirms it"
         yield Switchover(
-            lambda drill: _parts(flow, source, target, journal, reverse, drill, pause),
+            lambda drill: _parts(flow, source, target, journal, reverse, drill, wish, pause),
             SwitchoverRequest(wish.mode, matcher("--topics", wish.topics), how, redirect, spec.reverse),
             journal,
             partial(keep_report, drills_dir(flow)),
@@ -173,6 +177,7 @@ def confirm_step(flow: Flow, step: str, pause: Pause, *, by: str | None = None) 
                 code=DrillCode.NOT_CONFIRMED,
                 resolve=f"{commands.command('drill', 'status', flow.flow)} shows the last ones",
             )
+        _check_waits(flow, journal.read(), running.drill, step)
         who = by or login()
         journal.append(running.drill, chains.CONFIRMED, {"step": step, "by": who})
         return {"flow": flow.flow, "drill": running.drill, "step": step, "by": who}
@@ -190,7 +195,7 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
         def left() -> set[str]:
             # Read as late as it can be: a drill may promote while it is asked to end.
             enrolled = _enrolled(flow, target)
-            _check_return(flow, unfinished_of(journal.read(), enrolled))
+            _check_return(flow, journal.read(), unfinished_of(journal.read(), enrolled))
             return chains.fenced_topics(journal.read()) - {e.source for e in enrolled if e.is_promoted}
 
         def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
@@ -203,18 +208,43 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
         return abort(journal, Removal(flow.flow, source, target), LeftFence(left, lift), flow.flow, pause)
 
 
-def _check_return(flow: Flow, unfinished: tuple[str, list[Enrolment]] | None) -> None:
+def _check_return(
+    flow: Flow, chain: Sequence[JournalEntry], unfinished: tuple[str, list[Enrolment]] | None
+) -> None:
     if unfinished is not None:
+        begun = [e for e in chains.of_drill(chain, unfinished[0]) if e.what == chains.BEGUN]
+        mode = UNPLANNED if begun and begun[0].said.get("mode") == UNPLANNED else PLANNED
         raise NeedsOperator(
             f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
             code=DrillCode.PAST_RETURN,
             where=f"flow {flow.flow}",
-            resolve=f"{commands.command('drill', 'run', flow.flow, '--mode', 'planned')} goes on with it",
+            resolve=f"{commands.command('drill', 'run', flow.flow, '--mode', mode)} goes on with it",
         )
 
 
 def _enrolled(flow: Flow, target: Cluster) -> list[Enrolment]:
     return list(target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values())
+
+
+def _check_waits(flow: Flow, chain: Sequence[JournalEntry], drill: str, step: str) -> None:
+    """Refuse a word that no drill waits for: it would be taken for a later step's, done by nobody.
+
+    Raises:
+        UsageError: NOT_CONFIRMED.
+    """
+    steps = [each.said for each in chains.of_drill(chain, drill) if each.what == chains.STEP]
+    now = steps[-1] if steps else {}
+    spec = flow.switchover
+    asked = {"fence": spec.fence, "redirect": spec.redirect}[step]
+    if (now.get("step"), now.get("state")) == (step, "running") and asked == PERSON:
+        return
+    raise UsageError(
+        f"drill {drill} does not wait for anybody to {step}",
+        code=DrillCode.NOT_CONFIRMED,
+        expected=f"step {step}, running, of a flow with switchover.{step}: person",
+        seen=f"step {now.get('step')}, {now.get('state')}, and {asked}",
+        resolve=f"{commands.command('drill', 'status', flow.flow)} tells which step it is at",
+    )
 
 
 def _parts(
@@ -224,18 +254,19 @@ def _parts(
     journal: DrillJournal,
     reverse: Flow | None,
     drill: str,
+    wish: SwitchoverWish,
     pause: Pause,
 ) -> SwitchoverParts:
-    spec = flow.switchover
+    spec, groups = flow.switchover, GroupRequest(allowed=Allowed(take_over=wish.take_over))
     return SwitchoverParts(
         flow=flow.flow,
         source=source,
         target=target,
-        look=lambda: dry_run(flow).document(),
+        look=lambda: dry_run(flow, groups).document(),
         glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
         scope=lambda: _in_scope(flow, source),
-        groups=lambda: group_sync(flow, source, target, GroupRequest()),
+        groups=lambda: group_sync(flow, source, target, groups),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=_makers(flow, source, journal, drill, pause)[spec.fence](),
@@ -250,6 +281,7 @@ def _parts(
         exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
         quiet_s=spec.quiet_ms / 1000,
+        takes_over=wish.take_over,
         pause=pause,
     )
 
@@ -410,6 +442,9 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
     copies = sorted({explain(topic, which).target_topic for topic in topics} - _led_back(reverse))
     if not copies:
         return {"flow": reverse.flow, "positions": 0, "start_it": commands.replicate(reverse.flow)}
+    with opened(reverse, both) as (_, there):
+        layout = read_layout(there, reverse.flow)
+        runs = layout is not None and layout.ended_at_ms is None and not layout.seized
     wish = Seeding(f"promoted:{flow.path}", Choice(replace=True), "|".join(map(re.escape, copies)))
     with opened(reverse, partial(seeder, request=wish)) as seeding:
         outcome = seeding.apply(Caller(_shown_already))
@@ -428,7 +463,12 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
             resolve="have its topics.include name them, with naming: identity in both flows; then "
             f"{commands.seed_apply(reverse.flow, f'promoted:{flow.flow}')}",
         )
-    return {"flow": reverse.flow, "positions": outcome.written, "start_it": commands.replicate(reverse.flow)}
+    return {
+        "flow": reverse.flow,
+        "positions": outcome.written,
+        "start_it": commands.replicate(reverse.flow),
+        "ended": runs,
+    }
 
 
 def _shown_already(_: Planned) -> None:

@@ -50,6 +50,12 @@ def drill_params() -> dict[str, Param]:
         "topics": forms.optional(
             "Topics", "Regular expression for whole source topics that are switched over. Empty: all."
         ),
+        "take_over": forms.switch(
+            "Take over",
+            "Also move groups that somebody else has committed for on the target, as their own clients have "
+            "where they came from there.",
+            on=False,
+        ),
         "apply": forms.apply_param(),
     }
 
@@ -84,7 +90,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
         params = context["params"]
         topics = (params["topics"],) if params["topics"] else ()
-        wish = switchovers.SwitchoverWish(params["mode"], topics)
+        wish = switchovers.SwitchoverWish(params["mode"], topics, params["take_over"])
         with (
             flow_at_hand(name) as flow,
             flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,

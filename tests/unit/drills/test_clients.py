@@ -63,7 +63,7 @@ def test_members_that_are_not_asked_are_not_counted_as_nobody(monkeypatch: pytes
     """Share groups and streams groups: a person has to ask them, where they have members."""
     monkeypatch.setattr(clients, "GroupAdmin", Listing)
     cluster: Any = type("East", (), {"alias": "east"})()
-    found, unseen = clients._consumers(cluster, {"a"})
+    found, unseen = clients.consumers(cluster, {"a"})
     assert found == []
     assert [error.exit_code for error in unseen] == [3, 3]
     assert [name in error.message for name, error in zip(("shared", "stream"), unseen, strict=True)] == [

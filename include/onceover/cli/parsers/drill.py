@@ -114,6 +114,11 @@ def register(subparsers: Subparsers) -> None:
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="of a switchover: also move groups that somebody else has committed for on the target",
+    )
+    parser.add_argument(
         "--topics",
         metavar="REGEX",
         action="append",

@@ -6,10 +6,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from onceover.backoff import Deadline
+from onceover.backoff import Backoff, Deadline
+from onceover.drills.clients import Consumer, consumers
 from onceover.drills.codes import DrillCode
 from onceover.drills.records import ends_of, next_records
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import calls
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -59,6 +61,41 @@ class SourceGroups:
         }
         return found, {name for name in wanted if listing.groups[name].state not in _EMPTY}
 
+    def unplaced(self, deadline: Deadline) -> list[tuple[str, TopicPartition]]:
+        """Return where a member may have read something, and its group has committed nothing at all.
+
+        Nobody can tell where such a group is: on the target it would begin anew.
+
+        Raises:
+            Retriable: a coordinator is away, or a group rebalances.
+        """
+        found, living = self.positions()
+        reading: list[tuple[str, TopicPartition]] = []
+        infos = self.source.retry(lambda: self.source.topics(sorted(self.topics)))
+        for consumer in self.members(living):
+            partitions = [
+                TopicPartition(t, p) for t in consumer.topics if t in infos for p in infos[t].partitions
+            ]
+            reading += [(consumer.group, tp) for tp in partitions if (consumer.group, tp) not in found]
+        tps = {tp for _, tp in reading}
+        if not tps:
+            return []
+        starts = self.source.retry(lambda: self.source.list_offsets(tps, calls.EARLIEST))
+        following = next_records(self.source, set(starts.items()), ends_of(self.source, tps), deadline)
+        return sorted({at for at in reading if following.get((at[1], starts[at[1]])) is not None})
+
+    def members(self, living: Collection[str]) -> list[Consumer]:
+        """Return the members of these groups that read the topics.
+
+        Raises:
+            Retriable: one of the groups rebalances: nobody can tell what its members read.
+        """
+        found, unseen = consumers(self.source, self.topics)
+        for error in unseen:
+            if isinstance(error, Retriable):
+                raise error
+        return [each for each in found if each.group in living]
+
     def settle(self, earlier: Positions, deadline: Deadline) -> Positions:
         """Return the positions once none of them can move any more, or has for longer than a commit takes.
 
@@ -69,22 +106,43 @@ class SourceGroups:
             earlier: positions of ``COMMITS_S`` ago, or more.
 
         Raises:
-            NeedsOperator: COMMITS_LATE, a group still moves at the deadline.
+            NeedsOperator: COMMITS_LATE, a group still moves at the deadline, or has members and no position.
             Retriable: the source is away.
         """
-        found, living = self.positions()
+        found, living = self._decided(deadline)
         quiet = Deadline(COMMITS_S)
         while True:
+            unplaced = self._unplaced_now(deadline)
+            if unplaced and quiet.passed:
+                raise unknown(self.source.alias, unplaced)
             moved = {group for (group, tp), at in found.items() if earlier.get((group, tp)) != at}
             moving = self._behind(found, living | moved, deadline)
-            if not moving or quiet.passed:
+            if not unplaced and (not moving or quiet.passed):
                 return found
             if deadline.passed:
                 raise _late(self.source.alias, moving)
             self.pause(_LOOK_S)
-            now, living = self.positions()
+            now, living = self._decided(deadline)
             if now != found:
                 found, quiet = now, Deadline(COMMITS_S)
+
+    def _unplaced_now(self, deadline: Deadline) -> list[tuple[str, TopicPartition]]:
+        """Return as ``unplaced``, once no group rebalances."""
+        backoff = Backoff(cap_s=0.5)
+        while True:
+            try:
+                return self.unplaced(deadline)
+            except Retriable as error:
+                backoff.pause(deadline, error)
+
+    def _decided(self, deadline: Deadline) -> tuple[dict[tuple[str, TopicPartition], int], set[str]]:
+        """Return the positions once no transaction is under way that commits some."""
+        backoff = Backoff(cap_s=1.0)
+        while True:
+            try:
+                return self.positions()
+            except Retriable as error:
+                backoff.pause(deadline, error)
 
     def _behind(
         self, found: Positions, living: Collection[str], deadline: Deadline
@@ -97,6 +155,19 @@ class SourceGroups:
         following = next_records(self.source, places, ends, deadline) if places else {}
         # What is not in the log any more is left to *place*, which says so.
         return [at for at, offset in before.items() if following.get((at[1], offset)) is not None]
+
+
+def unknown(alias: str, unplaced: Collection[tuple[str, TopicPartition]]) -> NeedsOperator:
+    """Return what is wrong where a group reads and has no position. Pure."""
+    named = ", ".join(f"{group} at {tp}" for group, tp in list(unplaced)[:_NAMED])
+    return NeedsOperator(
+        f"consumers on {alias} read, and have committed nothing: {named}",
+        code=DrillCode.COMMITS_LATE,
+        where=alias,
+        expected="a committed offset for what a group reads",
+        seen=f"none for {len(unplaced)} partitions",
+        resolve="let them commit, stop them, or leave the group out with groups.exclude: it would begin anew",
+    )
 
 
 def _late(alias: str, moving: Collection[tuple[str, TopicPartition]]) -> NeedsOperator:

@@ -24,6 +24,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.planning import commands
+from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.read import FlowState, read_flow_state
 from onceover.stops.record import stopped_in
@@ -48,7 +49,7 @@ class PlannedSteps(SwitchSteps):
 
     # ---- before anybody is kept off
 
-    def look(self, _: Deadline) -> Mapping[str, Any]:
+    def look(self, deadline: Deadline) -> Mapping[str, Any]:
         """Ask what a failover would cost now, and whether everything that is needed is there."""
         found = self.parts.look()
         if found["needs"]:
@@ -78,6 +79,8 @@ class PlannedSteps(SwitchSteps):
         if left := sorted(others - {e.source for e in self._state().enrolled.values() if e.is_promoted}):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
             self.findings.append((DrillCode.STILL_FENCED, text))
+        if unplaced := self._groups.unplaced(deadline):
+            raise commits.unknown(self.parts.source.alias, unplaced)
         self._earlier = self._groups.positions()[0]
         self._looked = Deadline(commits.COMMITS_S)
         return {
@@ -147,7 +150,12 @@ class PlannedSteps(SwitchSteps):
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place on the target, exactly where they are on the source."""
         with self.parts.groups() as sync:
-            applied = sync.apply(Caller(shown_already, pause=self.parts.pause))
+            planned = sync.plan()
+            # Whoever was told to take over was told so with the plan; nothing else that is risky is done.
+            taken = Approval.of(
+                row.item for row in planned.rows if self.parts.takes_over and row.decision.watch
+            )
+            applied = sync.apply(Caller(shown_already, pause=self.parts.pause), taken)
         left = list(applied.waiting)
         if left:
             raise NeedsOperator(
@@ -220,6 +228,11 @@ class PlannedSteps(SwitchSteps):
         if self.parts.reverse is None:
             return {}
         evidence = dict(self.parts.reverse(self._topics))
+        if evidence.pop("ended", False):
+            text = (
+                f"flow {evidence['flow']} was ended to take in more topics: {evidence['start_it']} starts it"
+            )
+            self.findings.append((DrillCode.FLOW_STOPPED, text))
         if self.parts.lifts:
             # It would be kept off by it, too.
             evidence["lifted"] = self.parts.lifted.lift(self.notes, self._topics, deadline)
@@ -296,7 +309,8 @@ class PlannedSteps(SwitchSteps):
 
     def _name_moved(self) -> None:
         """Say where consumers have committed on the source behind what was put in place on the target."""
-        if not self._positions:
+        if self.by != self.drill:
+            # Another process has put them in place, and knows where.
             return
         try:
             now, _ = self._groups.positions()

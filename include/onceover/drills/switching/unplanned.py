@@ -21,6 +21,8 @@ from onceover.planning import commands
 from onceover.planning.operation import Caller
 
 _NAMED: Final = 3
+# A marker of what was fenced is written within a fraction of it.
+_SETTLES_S: Final = 8.0
 
 
 @dataclass
@@ -77,11 +79,13 @@ class UnplannedSteps(SwitchSteps):
     def settle(self, deadline: Deadline) -> Mapping[str, Any]:
         """Wait until no transaction is open in the copies; name those that hang."""
         copies = [e.target_of(tp) for e in self.enrolled.values() for tp in e.sources()]
+        # What is not ours holds up its readers, and nobody else: the step itself is not late.
+        waits = Deadline(min(_SETTLES_S, deadline.left_s / 2))
         backoff = Backoff(cap_s=0.2)
         late = Retriable("transactions stay open", where=self.parts.target.alias)
         while open_in := _open(self.parts.target, copies):
             try:
-                backoff.pause(deadline, late)
+                backoff.pause(waits, late)
             except Retriable:
                 self._name_hanging(open_in)
                 return {"open": len(open_in)}
