@@ -58,12 +58,26 @@ def guarded(session_home: Path) -> Iterator[Pair]:
         yield pair
 
 
+class ShownAcls(AclAdmin):
+    """Returns from a change once the broker shows it: the controller answers before."""
+
+    def create(self, acls: Iterable[Acl]) -> None:
+        made = frozenset(acls)
+        super().create(made)
+        wait_until(lambda: made <= self.topic_acls(), _TIMEOUT_S, "the broker shows them")
+
+    def delete(self, acls: Iterable[Acl]) -> None:
+        gone = frozenset(acls)
+        super().delete(gone)
+        wait_until(lambda: not gone & self.topic_acls(), _TIMEOUT_S, "the broker shows them no more")
+
+
 @pytest.fixture(scope="module")
 def superusers(guarded: Pair) -> Iterator[tuple[AclAdmin, AclAdmin]]:
     """The ACLs of both clusters, as the superuser sees them."""
     source, target = (LiveCluster(ClientConfig(side.name, side.admin_client)) for side in guarded)
     with source, target:
-        yield AclAdmin(source), AclAdmin(target)
+        yield ShownAcls(source), ShownAcls(target)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from onceover.backoff import Deadline
 from onceover.config.clients.resolve import ClientConfig
@@ -302,6 +303,27 @@ def test_a_topic_that_is_made_anew_meanwhile_is_noticed(
     assert acls_of(replica) == frozenset()
 
 
+def test_a_group_that_reads_and_has_never_committed_is_named_before_anybody_is_kept_off(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the target it would begin anew; nobody can tell where it is."""
+    topic = copied(replica)
+    group = f"{replica.name}-silent"
+    settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = Consumer({**replica.source_client, **settings})
+    consumer.subscribe([topic])
+    try:
+        wait_until(lambda: consumer.poll(0.1) is not None, TIMEOUT_S, "it reads")
+        with replica.running():
+            code, told = ran(replica, capsys)
+    finally:
+        consumer.close()
+    error = step_of(told, "look")["error"]
+    assert (code, error["code"]) == (PERSON, "COMMITS_LATE")
+    assert f"{group} at {topic}:0" in error["message"]
+    assert acls_of(replica) == frozenset()
+
+
 def test_without_a_yes_nothing_is_done(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither `--approve` nor a terminal: the plan is shown, and that is all."""
     copied(replica)
@@ -319,7 +341,7 @@ def test_without_a_yes_nothing_is_done(replica: Switched, capsys: pytest.Capture
 def test_killed_it_is_undone_or_gone_on_with(
     replica: Switched, capsys: pytest.CaptureFixture[str], tmp_path: Path, step: str, when: str
 ) -> None:
-    """Representatives of the matrix in tests/soak: the fence stands; the flow is fenced; it is promoted."""
+    """Representatives of the matrix in tests/soak: the flow is fenced; it is promoted."""
     undone_or_gone_on_with(replica, capsys, tmp_path / "drill.log", step, when)
 
 

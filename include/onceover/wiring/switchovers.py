@@ -281,7 +281,6 @@ def _parts(
         exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
         quiet_s=spec.quiet_ms / 1000,
-        takes_over=wish.take_over,
         pause=pause,
     )
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from onceover.backoff import Deadline
+from onceover.config.flow.load import load_flow
 from onceover.drills import chain as chains
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
@@ -21,9 +22,11 @@ from onceover.drills.switching.course import STEP_NAMES, UNAVAILABLE, UNPLANNED_
 from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, UsageError
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
+from onceover.wiring.switchovers import _check_waits
+from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 
 PLANNED, UNPLANNED = "planned", "unplanned"
@@ -229,3 +232,27 @@ def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
     missing = UserCommand(["./missing"], {}, lambda: tmp_path / "drill", tmp_path)
     with pytest.raises(NeedsOperator, match="did not fence"):
         missing.run("fence", ["a"], Deadline(10.0))
+
+
+@pytest.mark.parametrize(
+    ("step", "state", "how", "is_taken"),
+    [
+        ("redirect", "running", "person", True),
+        ("redirect", "done", "person", False),
+        ("fence", "running", "person", False),
+        ("redirect", "running", "command", False),
+    ],
+)
+def test_a_word_is_taken_by_the_step_that_waits_for_it(
+    tmp_path: Path, step: str, state: str, how: str, is_taken: bool
+) -> None:
+    """Said early, it would stand for what nobody has done yet."""
+    switchover = {"redirect": how, "command": ["./switch"]}
+    east, west = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}
+    flow = load_flow(write_flow(tmp_path, "orders-dr", east, west, ["orders"], switchover=switchover))
+    chain = written(("d1", chains.BEGUN, {}), ("d1", chains.STEP, {"step": step, "state": state}))
+    if is_taken:
+        _check_waits(flow, chain, "d1", "redirect")
+        return
+    with pytest.raises(UsageError, match="does not wait for anybody to redirect"):
+        _check_waits(flow, chain, "d1", "redirect")

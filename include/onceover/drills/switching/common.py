@@ -70,7 +70,6 @@ class SwitchoverParts:
         exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
         quiet_s: how long nobody may have written for the fence to be believed.
-        takes_over: whether groups are moved that somebody else has committed for on the target.
         pause: waits so many seconds.
     """
 
@@ -96,7 +95,6 @@ class SwitchoverParts:
     exactly_once: bool
     handled: bool
     quiet_s: float
-    takes_over: bool
     pause: Callable[[float], bool]
 
 

@@ -34,6 +34,7 @@ _NAMED: Final = 3
 # Less is compared in a moment, while writers are kept off; it need not become less than what they write.
 _FEW: Final = 20_000
 _AUDITS: Final = 4
+_LOOK_S: Final = 0.5
 # What status says of a flow whose driver lives.
 _RUNS: Final = ("copying", "caught_up")
 
@@ -79,8 +80,7 @@ class PlannedSteps(SwitchSteps):
         if left := sorted(others - {e.source for e in self._state().enrolled.values() if e.is_promoted}):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
             self.findings.append((DrillCode.STILL_FENCED, text))
-        if unplaced := self._groups.unplaced(deadline):
-            raise commits.unknown(self.parts.source.alias, unplaced)
+        self._check_placed(deadline)
         self._earlier = self._groups.positions()[0]
         self._looked = Deadline(commits.COMMITS_S)
         return {
@@ -151,10 +151,8 @@ class PlannedSteps(SwitchSteps):
         """Put the groups in place on the target, exactly where they are on the source."""
         with self.parts.groups() as sync:
             planned = sync.plan()
-            # Whoever was told to take over was told so with the plan; nothing else that is risky is done.
-            taken = Approval.of(
-                row.item for row in planned.rows if self.parts.takes_over and row.decision.watch
-            )
+            # Old commits of the groups' own clients, looked at twice; nothing else that is risky is done.
+            taken = Approval.of(row.item for row in planned.rows if row.decision.watch)
             applied = sync.apply(Caller(shown_already, pause=self.parts.pause), taken)
         left = list(applied.waiting)
         if left:
@@ -291,6 +289,18 @@ class PlannedSteps(SwitchSteps):
                     where=each.source,
                     resolve=f"{commands.command('status', self.parts.flow)} names the way out",
                 )
+
+    def _check_placed(self, deadline: Deadline) -> None:
+        """Tell whether every group that reads has a position; who has just begun commits in a moment.
+
+        Raises:
+            NeedsOperator: COMMITS_LATE.
+        """
+        waits = Deadline(commits.COMMITS_S)
+        while unplaced := self._groups.unplaced(deadline):
+            if waits.passed:
+                raise commits.unknown(self.parts.source.alias, unplaced)
+            self.parts.pause(min(_LOOK_S, waits.left_s))
 
     def _check_denied(self) -> None:
         """Tell whether clients could not write on the target although they are brought there.
