@@ -10,30 +10,38 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from onceover.backoff import Deadline
 from onceover.cli import main as command_line
+from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.drills.switching.steps import PlannedSteps
+from onceover.kafka.admin.acls import AclAdmin
+from onceover.lead.leader import Leader
 from tests.support.wait import wait_until
 
 _HELD_S = 120.0
 
 
-Steps = type[RehearsalSteps] | type[PlannedSteps]
+# Places inside of steps, where what was checked a moment ago is done.
+PLACES: Final[dict[str, tuple[type, str]]] = {
+    "begin": (DrillJournal, "begin"),
+    "create-acls": (AclAdmin, "create"),
+    "enrol": (Leader, "enrol"),
+}
 
 
-def meet_at(kind: Steps, step: str, when: str, meet: Callable[[], None]) -> None:
-    """Have ``meet`` called at a step."""
+def meet_at(kind: type, step: str, when: str, meet: Callable[[], None]) -> None:
+    """Have ``meet`` called at a step, or at one of ``PLACES``."""
+    kind, step = PLACES.get(step, (kind, step))
     real = getattr(kind, step)
 
-    def act(steps: object, deadline: Deadline) -> Mapping[str, Any]:
+    def act(*arguments: object) -> Any:
         if when == "before":
             meet()
-        found: Mapping[str, Any] = real(steps, deadline)
+        found = real(*arguments)
         if when == "behind":
             meet()
         return found
@@ -41,7 +49,7 @@ def meet_at(kind: Steps, step: str, when: str, meet: Callable[[], None]) -> None
     setattr(kind, step, act)
 
 
-def meet_once(kind: Steps, step: str, meet: Callable[[], None]) -> None:
+def meet_once(kind: type, step: str, meet: Callable[[], None]) -> None:
     """Have ``meet`` called before a step when it is done for the first time."""
     left = [meet]
     meet_at(kind, step, "before", lambda: left.pop()() if left else None)
@@ -65,7 +73,7 @@ def main() -> int:
         else:
             wait_until(args.hold.exists, _HELD_S, "it is let go")
 
-    kind: Steps = RehearsalSteps if args.mode == "rehearsal" else PlannedSteps
+    kind: type = RehearsalSteps if args.mode == "rehearsal" else PlannedSteps
     if args.step:
         meet_at(kind, args.step, args.when, meet)
     if args.again:
