@@ -92,12 +92,14 @@ def _answer(told: Mapping[str, Any]) -> str:
 
 def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     compared, seconds = _evidence(told, "compare"), told["rto"]["seconds"]
+    # What a switchover has compared while writers still wrote belongs to it.
+    records = sum(_evidence(told, name).get("records", 0) for name in ("audit", "compare"))
     tiles = [
         (
             "-" if seconds is None else f"{seconds:.1f} s",
             f"for clients; objective {told['rto']['objective_s']:.0f} s",
         ),
-        (f"{compared['records']:,}" if compared else "-", "records compared on both sides"),
+        (f"{records:,}" if compared else "-", "records compared on both sides"),
         (f"{compared['different']:,}" if compared else "-", "of them different"),
     ]
     return tiles + (_rehearsed(told) if told["mode"] == _REHEARSAL else _switched(told))

@@ -307,7 +307,7 @@ def _denied(target: Cluster, reverse: Flow | None, copies: Sequence[str]) -> lis
     try:
         standing = AclAdmin(target).topic_acls()
     except (UsageError, NeedsOperator) as error:
-        log.info("whether %s denies clients something is not known: %s", target.alias, error)
+        log.debug("whether %s denies clients something is not known: %s", target.alias, error)
         return []
     ours = set() if reverse is None else _kept_off(reverse)
     return [
@@ -381,6 +381,7 @@ def _confirmed(
         where=f"drill {drill}",
         resolve=f"{how} does, while the drill waits",
     )
+    log.warning("waiting for a person: %s, once that is done", how)
     while True:
         chain = journal.read()
         word = chains.confirmed(chain, drill, step)

@@ -60,7 +60,8 @@ def outcome(
     name: str = "orders", mode: str = PLANNED, failed: str = "", seconds: float = 1.0, goes_on: str = ""
 ) -> SwitchoverOutcome:
     evidence: dict[str, dict[str, Any]] = {
-        "compare": {"records": 1234, "different": 0, "exact": 2},
+        "audit": {"records": 1000},
+        "compare": {"records": 234, "different": 0, "exact": 2},
         "verify": {"clients_on_the_target": 3, "clients_on_the_source": 0},
         "look": {"losses": [{"topic": name, "offsets": None, "seconds": None}]},
     }
@@ -183,6 +184,7 @@ def test_the_page_says_who_has_approved_it(told: SwitchoverOutcome) -> None:
     """And what it came to."""
     page = drill_page(told.document())
     assert "approved by" in page
+    assert ("1,234" in page) == (told.plan.mode == PLANNED and not told.plan.goes_on)
     assert told.plan.mode.capitalize() in page
 
 
