@@ -79,6 +79,18 @@ def records_between(
         fetcher.close()
 
 
+def count_between(cluster: Cluster, tp: TopicPartition, start: int, end: int, deadline: Deadline) -> int:
+    """Return how many records stand in ``[start, end)``, committed or not; markers are none.
+
+    Raises:
+        As ``records_between``.
+    """
+    if end <= start:
+        return 0
+    found = records_between(cluster, tp, start, end, deadline, isolation=calls.READ_UNCOMMITTED)
+    return sum(1 for _ in found)
+
+
 def next_records(
     cluster: Cluster, wanted: Collection[Place], ends: Mapping[TopicPartition, int], deadline: Deadline
 ) -> dict[Place, DecodedRecord | None]:

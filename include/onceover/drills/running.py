@@ -17,8 +17,12 @@ from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import DrillOutcome
-from onceover.errors import Fenced, OnceoverError, unusable_path
+from onceover.errors import Fenced, OnceoverError, UsageError, unusable_path
+from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Caller
+from onceover.state.codes import StateCode
+from onceover.state.read import FlowState, read_flow_state
+from onceover.state.records.layout import Layout
 
 Ended = TypeVar("Ended", bound=DrillOutcome)
 Finding = tuple[str, str]
@@ -120,6 +124,23 @@ class DrillRunner:
 def new_drill() -> str:
     """Return the id of a new drill: its time, and something that two of one second do not share."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def started(target: Cluster, flow: str) -> tuple[FlowState, Layout]:
+    """Return a flow's state, and its newest layout.
+
+    Raises:
+        UsageError: NOT_STARTED.
+        Retriable: the target is away.
+    """
+    state = target.retry(lambda: read_flow_state(target, flow))
+    if state.layout is None:
+        raise UsageError(
+            f"flow {flow} was never started",
+            code=StateCode.NOT_STARTED,
+            resolve=f"`onceover replicate {flow}`",
+        )
+    return state, state.layout
 
 
 def known(about: DrillAbout, clusters: tuple[str, str], journal: DrillJournal, flow: str) -> DrillAbout:

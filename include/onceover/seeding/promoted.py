@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.errors import NeedsOperator
+from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
 from onceover.model import TopicPartition
@@ -34,11 +35,12 @@ class PromotedOrigin(Passive):
 
     Args:
         name: the flow whose copies were promoted; it copies from this flow's target to this flow's source.
-        written: how many records a partition of this flow's target holds from an offset on, committed or not.
+        written: how many records a partition of this flow's target holds from one offset to another, also
+            those that are not committed.
     """
 
     name: str
-    written: Callable[[TopicPartition, int], int]
+    written: Callable[[TopicPartition, int, int], int]
 
     def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
         """Name where each promoted copy ended.
@@ -49,12 +51,20 @@ class PromotedOrigin(Passive):
         state = read_flow_state(place.source, self.name)
         self._check(state, place)
         committed = place.source.committed(names.progress_group(self.name), None)
+        # All at once: a request for each of thousands would take a while.
+        copies = [
+            seat.target
+            for topic in topics
+            for seat in topic.seats
+            if topic.copy is not None and seat.target.partition in topic.copy.partitions
+        ]
+        ends = place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED)
         found: dict[TopicPartition, SeedOffset] = {}
         refused: dict[TopicPartition, Refusal] = {}
         for topic in topics:
             record = state.enrolled.get(topic.source.name)
             for seat in topic.seats:
-                answer = self._answer(place, topic, seat, record, committed)
+                answer = self._answer(place, topic, seat, record, committed, ends)
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 elif answer is not None:
@@ -68,6 +78,7 @@ class PromotedOrigin(Passive):
         seat: Seat,
         record: Enrolment | None,
         committed: Mapping[TopicPartition, CommittedOffset],
+        ends: Mapping[TopicPartition, int],
     ) -> SeedOffset | Refusal | None:
         if record is None or (record.source != topic.target and not record.is_promoted):
             return None
@@ -90,7 +101,7 @@ class PromotedOrigin(Passive):
             text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
-        orphans = self.written(seat.target, cut)
+        orphans = self.written(seat.target, cut, ends.get(seat.target, cut))
         if orphans:
             return _orphans(place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"

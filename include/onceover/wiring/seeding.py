@@ -12,9 +12,8 @@ from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
-from onceover.drills.records import records_between
+from onceover.drills.records import count_between
 from onceover.errors import UsageError
-from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.seeding import spec as seedspec
@@ -168,8 +167,5 @@ def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
     return FlowOrigin(other.flow, stack.enter_context(target))
 
 
-def _written(target: Cluster, tp: TopicPartition, start: int) -> int:
-    """Return how many records stand in a partition from an offset on, committed or not."""
-    ends = target.list_offsets([tp], calls.LATEST, calls.READ_UNCOMMITTED)
-    found = records_between(target, tp, start, ends[tp], Deadline(_READ_S), isolation=calls.READ_UNCOMMITTED)
-    return sum(1 for _ in found) if ends[tp] > start else 0
+def _written(target: Cluster, tp: TopicPartition, start: int, end: int) -> int:
+    return count_between(target, tp, start, end, Deadline(_READ_S))

@@ -27,7 +27,7 @@ from onceover.drills.clients import look
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Removal
-from onceover.drills.switching.common import SwitchoverParts, TailCompared
+from onceover.drills.switching.common import SwitchoverParts, TailCompared, shown_already
 from onceover.drills.switching.course import PLANNED, UNPLANNED
 from onceover.drills.switching.fences import (
     ACLS,
@@ -52,7 +52,7 @@ from onceover.kafka.admin.acls import DENY, AclAdmin
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.planning import commands
-from onceover.planning.operation import Caller, Pause, Planned, wait
+from onceover.planning.operation import Caller, Pause, wait
 from onceover.seeding.plan import Choice
 from onceover.state import names
 from onceover.state.fencing import fence
@@ -170,14 +170,15 @@ def confirm_step(flow: Flow, step: str, pause: Pause, *, by: str | None = None) 
         Retriable: the target is away.
     """
     with opened(flow, both) as (_, target), drill_journal(flow, target, pause) as journal:
-        running = chains.running(journal.read())
+        chain = journal.read()
+        running = chains.running(chain)
         if running is None:
             raise UsageError(
                 f"no drill of flow {flow.flow} is running",
                 code=DrillCode.NOT_CONFIRMED,
                 resolve=f"{commands.command('drill', 'status', flow.flow)} shows the last ones",
             )
-        _check_waits(flow, journal.read(), running.drill, step)
+        _check_waits(flow, chain, running.drill, step)
         who = by or login()
         journal.append(running.drill, chains.CONFIRMED, {"step": step, "by": who})
         return {"flow": flow.flow, "drill": running.drill, "step": step, "by": who}
@@ -194,9 +195,9 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
 
         def left() -> set[str]:
             # Read as late as it can be: a drill may promote while it is asked to end.
-            enrolled = _enrolled(flow, target)
-            _check_return(flow, journal.read(), unfinished_of(journal.read(), enrolled))
-            return chains.fenced_topics(journal.read()) - {e.source for e in enrolled if e.is_promoted}
+            enrolled, chain = _enrolled(flow, target), journal.read()
+            _check_return(flow, chain, unfinished_of(chain, enrolled))
+            return chains.fenced_topics(chain) - {e.source for e in enrolled if e.is_promoted}
 
         def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
             # One that was taken for dead may wake: it promotes nothing any more.
@@ -258,6 +259,7 @@ def _parts(
     pause: Pause,
 ) -> SwitchoverParts:
     spec, groups = flow.switchover, GroupRequest(allowed=Allowed(take_over=wish.take_over))
+    makers = _makers(flow, source, journal, drill, pause)
     return SwitchoverParts(
         flow=flow.flow,
         source=source,
@@ -269,8 +271,8 @@ def _parts(
         groups=lambda: group_sync(flow, source, target, groups),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
-        fence=_makers(flow, source, journal, drill, pause)[spec.fence](),
-        lifted=LiftedFences(_makers(flow, source, journal, drill, pause)),
+        fence=makers[spec.fence](),
+        lifted=LiftedFences(makers),
         denied=lambda copies: _denied(target, reverse, copies),
         welcome=lambda copies: {} if reverse is None else _let_in(reverse, copies, pause),
         redirect=_redirect(flow, journal, drill, pause),
@@ -447,7 +449,7 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
         runs = layout is not None and layout.ended_at_ms is None and not layout.seized
     wish = Seeding(f"promoted:{flow.path}", Choice(replace=True), "|".join(map(re.escape, copies)))
     with opened(reverse, partial(seeder, request=wish)) as seeding:
-        outcome = seeding.apply(Caller(_shown_already))
+        outcome = seeding.apply(Caller(shown_already))
     if outcome.waiting:
         first = outcome.waiting[0]
         raise NeedsOperator(
@@ -469,7 +471,3 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
         "start_it": commands.replicate(reverse.flow),
         "ended": runs,
     }
-
-
-def _shown_already(_: Planned) -> None:
-    """The drill's own plan was approved; this one is a part of it."""

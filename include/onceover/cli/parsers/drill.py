@@ -60,7 +60,6 @@ Exit code 0: PASS. 3: FAIL, see the report. 5: a cluster is away: run again. 2: 
 """
 _CONFIRM: Final = """examples:
   onceover drill confirm flights-dr fence       the producers are stopped
-  onceover drill run flights-dr --mode unplanned     the source is gone: promote what was copied
   onceover drill confirm flights-dr redirect    the clients were moved to the target
 
 It is for flows whose switchover.fence or switchover.redirect is `person`; the word goes into the journal.

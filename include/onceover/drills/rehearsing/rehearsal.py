@@ -18,14 +18,11 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import course_of
 from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
-from onceover.drills.running import DrillRunner, known, new_drill
-from onceover.errors import UsageError
+from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
-from onceover.state.codes import StateCode
-from onceover.state.read import read_flow_state
 
 
 class RehearsalOutcome(DrillOutcome):
@@ -108,13 +105,7 @@ class Rehearsal:
 
     def _planned(self, drill: str) -> tuple[RehearsalPlan, RehearsalSteps, tuple[DrillStep, ...]]:
         parts = self._parts
-        state = parts.target.retry(lambda: read_flow_state(parts.target, parts.flow))
-        if state.layout is None:
-            raise UsageError(
-                f"flow {parts.flow} was never started",
-                code=StateCode.NOT_STARTED,
-                resolve=f"`onceover replicate {parts.flow}`",
-            )
+        state, _ = started(parts.target, parts.flow)
         topics = chosen_topics(self._request, state.enrolled.values())
         groups = chosen_groups(self._request, _reads(parts.source, self._selects), topics)
         steps = RehearsalSteps(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from onceover.backoff import Backoff, Deadline
+from onceover.backoff import Deadline
 from onceover.drills.clients import Consumer, consumers
 from onceover.drills.codes import DrillCode
 from onceover.drills.records import ends_of, next_records
@@ -61,15 +62,19 @@ class SourceGroups:
         }
         return found, {name for name in wanted if listing.groups[name].state not in _EMPTY}
 
-    def unplaced(self, deadline: Deadline) -> list[tuple[str, TopicPartition]]:
+    def unplaced(
+        self, found: Positions, living: Collection[str], deadline: Deadline
+    ) -> list[tuple[str, TopicPartition]]:
         """Return where a member may have read something, and its group has committed nothing at all.
 
         Nobody can tell where such a group is: on the target it would begin anew.
 
+        Args:
+            found: what the groups have committed; ``living`` those that have members.
+
         Raises:
             Retriable: a coordinator is away, or a group rebalances.
         """
-        found, living = self.positions()
         reading: list[tuple[str, TopicPartition]] = []
         infos = self.source.retry(lambda: self.source.topics(sorted(self.topics)))
         for consumer in self.members(living):
@@ -109,10 +114,11 @@ class SourceGroups:
             NeedsOperator: COMMITS_LATE, a group still moves at the deadline, or has members and no position.
             Retriable: the source is away.
         """
-        found, living = self._decided(deadline)
+        # A transaction that commits some, and a group that rebalances, are waited for.
+        found, living = self.source.retry(self.positions, deadline)
         quiet = Deadline(COMMITS_S)
         while True:
-            unplaced = self._unplaced_now(deadline)
+            unplaced = self.source.retry(partial(self.unplaced, found, living, deadline), deadline)
             if unplaced and quiet.passed:
                 raise unknown(self.source.alias, unplaced)
             moved = {group for (group, tp), at in found.items() if earlier.get((group, tp)) != at}
@@ -122,27 +128,9 @@ class SourceGroups:
             if deadline.passed:
                 raise _late(self.source.alias, moving)
             self.pause(_LOOK_S)
-            now, living = self._decided(deadline)
+            now, living = self.source.retry(self.positions, deadline)
             if now != found:
                 found, quiet = now, Deadline(COMMITS_S)
-
-    def _unplaced_now(self, deadline: Deadline) -> list[tuple[str, TopicPartition]]:
-        """Return as ``unplaced``, once no group rebalances."""
-        backoff = Backoff(cap_s=0.5)
-        while True:
-            try:
-                return self.unplaced(deadline)
-            except Retriable as error:
-                backoff.pause(deadline, error)
-
-    def _decided(self, deadline: Deadline) -> tuple[dict[tuple[str, TopicPartition], int], set[str]]:
-        """Return the positions once no transaction is under way that commits some."""
-        backoff = Backoff(cap_s=1.0)
-        while True:
-            try:
-                return self.positions()
-            except Retriable as error:
-                backoff.pause(deadline, error)
 
     def _behind(
         self, found: Positions, living: Collection[str], deadline: Deadline

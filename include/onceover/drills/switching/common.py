@@ -22,8 +22,9 @@ from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
+from onceover.planning import commands
 from onceover.planning.operation import Planned
-from onceover.state.read import read_flow_state
+from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.stops.requests import request_stop
 
@@ -155,11 +156,21 @@ class SwitchSteps:
     def _topics(self) -> list[str]:
         return sorted(self.enrolled)
 
-    def _live(self) -> dict[str, Enrolment]:
-        """Return the topics' records as they are now."""
+    def _state(self) -> FlowState:
+        """Return the flow's state as it is now."""
         target = self.parts.target
-        state = target.retry(lambda: read_flow_state(target, self.parts.flow))
-        return {e.source: e for e in state.enrolled.values() if e.source in self.enrolled}
+        return target.retry(lambda: read_flow_state(target, self.parts.flow))
+
+    def _live(self, state: FlowState | None = None) -> dict[str, Enrolment]:
+        """Return the topics' records as they are now, or were in ``state``."""
+        now = state or self._state()
+        return {e.source: e for e in now.enrolled.values() if e.source in self.enrolled}
+
+    def _name_stopped(self) -> None:
+        """Say where the flow was ended by this drill, which does not start it again."""
+        if self._was_running:
+            text = f"the flow was ended by this drill: {commands.replicate(self.parts.flow)} starts it again"
+            self.findings.append((DrillCode.FLOW_STOPPED, text))
 
     def _stopped(self, deadline: Deadline) -> bool:
         """Ask the flow to end; tell whether it was running. One that does not answer is fenced anyway."""

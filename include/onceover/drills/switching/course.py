@@ -9,6 +9,17 @@ from onceover.drills.switching.common import SwitchSteps
 
 PROMOTE: Final = "promote"
 REVERSE: Final = "reverse"
+# From the point of no return on, both do the same.
+_GIVEN: Final = (
+    PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
+    PlannedStep("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
+    PlannedStep(
+        "verify",
+        "write and read on the target",
+        60,
+        "kafka-console-producer.sh, kafka-console-consumer.sh",
+    ),
+)
 _COURSE: Final = (
     PlannedStep("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
     PlannedStep("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
@@ -24,14 +35,7 @@ _COURSE: Final = (
     PlannedStep("place", "put the groups in place on the target", 60, "onceover groups apply {flow}"),
     PlannedStep("compare", "compare the tail, and every group's next record", 180, "onceover audit {flow}"),
     PlannedStep("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
-    PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
-    PlannedStep("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
-    PlannedStep(
-        "verify",
-        "write and read on the target",
-        60,
-        "kafka-console-producer.sh, kafka-console-consumer.sh",
-    ),
+    *_GIVEN,
     PlannedStep(REVERSE, "let the flow the other way go on from there", 60, "onceover seed apply"),
     # Run whatever happens to the others.
     PlannedStep("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
@@ -48,14 +52,7 @@ _UNPLANNED: Final = (
     PlannedStep(
         "place", "put the groups in place once more, where that is known", 30, "onceover groups apply"
     ),
-    PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
-    PlannedStep("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
-    PlannedStep(
-        "verify",
-        "write and read on the target",
-        60,
-        "kafka-console-producer.sh, kafka-console-consumer.sh",
-    ),
+    *_GIVEN,
     PlannedStep("undo", "let go of the flow, unless promoted", 60, "onceover replicate {flow}"),
 )
 PLANNED: Final = "planned"

@@ -26,10 +26,9 @@ from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
-from onceover.state.read import FlowState, read_flow_state
+from onceover.state.read import FlowState
 from onceover.stops.record import stopped_in
 
-_STOP_S: Final = 20.0
 _NAMED: Final = 3
 # Less is compared in a moment, while writers are kept off; it need not become less than what they write.
 _FEW: Final = 20_000
@@ -72,16 +71,16 @@ class PlannedSteps(SwitchSteps):
             raise Retriable(f"{part} cannot be looked at: {error['message']}", code=DrillCode.NOT_READY)
         for unseen in (found["clients"] or {}).get("unseen", ()):
             self.findings.append((DrillCode.NOT_READY, unseen["message"]))
-        self._check_scope()
-        self._check_logs()
+        state = self._state()
+        self._check_scope(state)
+        self._check_logs(state)
         self.parts.fence.check(self._topics)
         self._check_denied()
         others = chains.fenced_topics(self.notes.read()) - set(self.enrolled)
-        if left := sorted(others - {e.source for e in self._state().enrolled.values() if e.is_promoted}):
+        if left := sorted(others - {e.source for e in state.enrolled.values() if e.is_promoted}):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
             self.findings.append((DrillCode.STILL_FENCED, text))
-        self._check_placed(deadline)
-        self._earlier = self._groups.positions()[0]
+        self._earlier = self._placed(deadline)
         self._looked = Deadline(commits.COMMITS_S)
         return {
             "topics": len(self.enrolled),
@@ -120,7 +119,7 @@ class PlannedSteps(SwitchSteps):
     def settle(self, deadline: Deadline) -> Mapping[str, Any]:
         """See that nobody writes any more, in all partitions, also ones that appeared meanwhile."""
         self._ends = self._watch.settle(self.parts.quiet_s, deadline)
-        self._check_scope()
+        self._check_scope(self._state())
         return {"partitions": len(self._ends)}
 
     def drain(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -128,9 +127,10 @@ class PlannedSteps(SwitchSteps):
         backoff = Backoff(cap_s=0.2)
         while True:
             self._ends = self._watch.check(self._ends, deadline)
-            self._check_logs()
-            self._check_stops()
-            left = self._left()
+            state = self._state()
+            self._check_logs(state)
+            self._check_stops(state)
+            left = self._left(state)
             if not left:
                 return {"partitions": len(self._ends)}
             late = Retriable(
@@ -175,11 +175,12 @@ class PlannedSteps(SwitchSteps):
         self._leader = self.parts.leader()
         layout = self._leader.seize()
         self._ends = self._watch.check(self._ends, deadline)
-        self._check_scope()
-        self._check_logs()
-        self._check_stops()
+        state = self._state()
+        self._check_scope(state)
+        self._check_logs(state)
+        self._check_stops(state)
         self._check_denied()
-        if left := self._left():
+        if left := self._left(state):
             raise NeedsOperator(
                 f"the flow has ended before the source's end: {named(left)} are left",
                 code=DrillCode.NOT_DRAINED,
@@ -201,7 +202,8 @@ class PlannedSteps(SwitchSteps):
         """Write and read on the target, and see that nothing was written behind the cut on the source."""
         self._check_promoted()
         evidence = self.probe.run(self.drill, deadline)
-        live = [e for e in self._live().values() if e.target not in self.parts.led_back()]
+        led_back = self.parts.led_back()
+        live = [e for e in self._live().values() if e.target not in led_back]
         cut = copied_to(self.parts.target, self.parts.flow, live)
         watch = SourceWatch(self.parts.source, [e.source for e in live], self.parts.pause)
         written = watch.written(cut, watch.ends(), deadline) if live else {}
@@ -251,9 +253,7 @@ class PlannedSteps(SwitchSteps):
             raise
         if not topics:
             return {"promoted": True}
-        if self._was_running:
-            text = f"the flow was ended by this drill: {commands.replicate(self.parts.flow)} starts it again"
-            self.findings.append((DrillCode.FLOW_STOPPED, text))
+        self._name_stopped()
         return {"promoted": False, **evidence}
 
     # ---- what they share
@@ -266,17 +266,13 @@ class PlannedSteps(SwitchSteps):
     def _groups(self) -> SourceGroups:
         return SourceGroups(self.parts.source, self.parts.selects, self._topics, self.parts.pause)
 
-    def _state(self) -> FlowState:
-        target = self.parts.target
-        return target.retry(lambda: read_flow_state(target, self.parts.flow))
-
-    def _check_logs(self) -> None:
+    def _check_logs(self, state: FlowState) -> None:
         """Tell whether both sides' topics are still those that are copied.
 
         Raises:
             NeedsOperator: LOG_CHANGED.
         """
-        live = self._live()
+        live = self._live(state)
         here = self.parts.source.retry(lambda: self.parts.source.topics(sorted(live)))
         copies = sorted(e.target for e in live.values())
         there = self.parts.target.retry(lambda: self.parts.target.topics(copies))
@@ -290,14 +286,18 @@ class PlannedSteps(SwitchSteps):
                     resolve=f"{commands.command('status', self.parts.flow)} names the way out",
                 )
 
-    def _check_placed(self, deadline: Deadline) -> None:
-        """Tell whether every group that reads has a position; who has just begun commits in a moment.
+    def _placed(self, deadline: Deadline) -> Positions:
+        """Return where the groups are, once each that reads has a position; who has just begun commits soon.
 
         Raises:
             NeedsOperator: COMMITS_LATE.
         """
-        waits = Deadline(commits.COMMITS_S)
-        while unplaced := self._groups.unplaced(deadline):
+        waits, groups = Deadline(commits.COMMITS_S), self._groups
+        while True:
+            found, living = groups.positions()
+            unplaced = groups.unplaced(found, living, deadline)
+            if not unplaced:
+                return found
             if waits.passed:
                 raise commits.unknown(self.parts.source.alias, unplaced)
             self.parts.pause(min(_LOOK_S, waits.left_s))
@@ -334,18 +334,18 @@ class PlannedSteps(SwitchSteps):
             )
             self.findings.append((DrillCode.COMMITS_LATE, f"{text}: what was read there is read again"))
 
-    def _left(self) -> dict[TopicPartition, int]:
-        copied = copied_to(self.parts.target, self.parts.flow, list(self._live().values()))
+    def _left(self, state: FlowState) -> dict[TopicPartition, int]:
+        copied = copied_to(self.parts.target, self.parts.flow, list(self._live(state).values()))
         return left_to_copy(copied, self._ends)
 
-    def _check_scope(self) -> None:
+    def _check_scope(self, state: FlowState) -> None:
         """Tell whether the topics are still those that were planned.
 
         Raises:
             NeedsOperator: SCOPE_CHANGED.
         """
-        gone = sorted(set(self.enrolled) - {t for t, e in self._live().items() if e.active})
-        known = {each.source for each in self._state().enrolled.values()}
+        gone = sorted(set(self.enrolled) - {t for t, e in self._live(state).items() if e.active})
+        known = {each.source for each in state.enrolled.values()}
         new = sorted(set(self.parts.scope()) - known) if self.everything else []
         if gone or new:
             raise NeedsOperator(
@@ -356,15 +356,14 @@ class PlannedSteps(SwitchSteps):
                 resolve="plan again; `--topics` names those that are wanted",
             )
 
-    def _check_stops(self) -> None:
-        state, target = self._state(), self.parts.target
+    def _check_stops(self, state: FlowState) -> None:
         targets = {e.target for e in self.enrolled.values()}
         stopped = sorted(tp for tp in stopped_in(state.others) if tp.topic in targets)
         if stopped:
             raise NeedsOperator(
                 f"the flow has stopped at {', '.join(map(str, stopped[:_NAMED]))}",
                 code=DrillCode.COPY_STOPPED,
-                where=target.alias,
+                where=self.parts.target.alias,
                 resolve=f"{commands.command('status', self.parts.flow)} names the way out of each",
             )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
-from onceover.drills.running import DrillRunner, known, new_drill
+from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
 from onceover.drills.switching.course import PLANNED, REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
@@ -24,8 +24,6 @@ from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
-from onceover.state.codes import StateCode
-from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
@@ -185,13 +183,7 @@ class Switchover:
     ) -> tuple[SwitchoverPlan, SwitchSteps, tuple[DrillStep, ...], tuple[str, str]]:
         parts = self._parts(drill)
         target = parts.target
-        state = target.retry(lambda: read_flow_state(target, parts.flow))
-        if state.layout is None:
-            raise UsageError(
-                f"flow {parts.flow} was never started",
-                code=StateCode.NOT_STARTED,
-                resolve=f"`onceover replicate {parts.flow}`",
-            )
+        state, layout = started(target, parts.flow)
         chain = self._journal.read()
         unfinished = unfinished_of(chain, state.enrolled.values())
         chosen = unfinished[1] if unfinished else self._chosen(state.enrolled.values())
@@ -225,10 +217,10 @@ class Switchover:
             steps=course,
             goes_on=unfinished[0] if unfinished else None,
         )
-        ids = state.layout.source_cluster_id, state.layout.target_cluster_id
+        ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids
 
-    def _chosen(self, enrolled: Sequence[Enrolment] | Any) -> list[Enrolment]:
+    def _chosen(self, enrolled: Collection[Enrolment]) -> list[Enrolment]:
         active = sorted((e for e in enrolled if e.active), key=lambda e: e.source)
         wanted = self._request.topics
         found = [e for e in active if wanted is None or wanted(e.source)]
@@ -245,7 +237,7 @@ class Switchover:
 
 
 def unfinished_of(
-    chain: Sequence[JournalEntry], enrolled: Sequence[Enrolment] | Any
+    chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]
 ) -> tuple[str, list[Enrolment]] | None:
     """Return the switchover that has promoted topics and did not end well, with these topics. Pure.
 

@@ -17,7 +17,6 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from onceover.planning import commands
 from onceover.planning.operation import Caller
 
 _NAMED: Final = 3
@@ -104,9 +103,7 @@ class UnplannedSteps(SwitchSteps):
         self.close()
         if self._promoted():
             return {"promoted": True}
-        if self._was_running:
-            text = f"the flow was ended by this drill: {commands.replicate(self.parts.flow)} starts it again"
-            self.findings.append((DrillCode.FLOW_STOPPED, text))
+        self._name_stopped()
         return {"promoted": False}
 
     def _as_they_stand(self, why: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Final
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import records_between
+from onceover.drills.records import count_between
 from onceover.errors import NeedsOperator
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
@@ -58,14 +58,10 @@ class SourceWatch:
 
         A partition that was not there before is read from its beginning.
         """
-        found = {}
-        for tp, end in sorted(now.items()):
-            start = before.get(tp, 0)
-            if end > start:
-                records = records_between(
-                    self.source, tp, start, end, deadline, isolation=calls.READ_UNCOMMITTED
-                )
-                found[tp] = sum(1 for _ in records)
+        found = {
+            tp: count_between(self.source, tp, before.get(tp, 0), end, deadline)
+            for tp, end in sorted(now.items())
+        }
         return {tp: count for tp, count in found.items() if count}
 
     def settle(self, quiet_s: float, deadline: Deadline) -> dict[TopicPartition, int]:
