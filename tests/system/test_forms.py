@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urljoin
@@ -129,6 +130,24 @@ def untouched_form(person: Person, dag_id: str) -> Form:
         assert list(form.fields) == list(CHANGED[dag_id])
         assert all(form.fields.values()), form.fields
     return form
+
+
+def test_people_who_start_at_the_same_moment_are_all_answered(airflow: AirflowStandalone) -> None:
+    """Airflow's server waited for itself there, for as long as SQLite's patience is."""
+    path = "/api/v2/dags/rehearse_flights"
+    # These runs are not to begin.
+    airflow.call("PATCH", path, {"is_paused": True})
+    names = [f"at-once-{number}" for number in range(12)]
+
+    def start(name: str) -> Any:
+        body: dict[str, Any] = {"dag_run_id": name, "logical_date": None, "conf": {}}
+        return airflow.call("POST", f"{path}/dagRuns", body)["dag_run_id"]
+
+    with ThreadPoolExecutor(4) as people:
+        assert list(people.map(start, names)) == names
+    for name in names:
+        airflow.call("DELETE", f"{path}/dagRuns/{name}")
+    airflow.call("PATCH", path, {"is_paused": False})
 
 
 def test_every_form_that_is_sent_nowhere_else_opens_valid(airflow: AirflowStandalone, person: Person) -> None:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.utils.types import DagRunType
 
+from onceover_airflow.starting.bodies import read_body, replayed
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -38,8 +40,6 @@ _START: Final = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 # No more than Airflow allows in a run's name by default, and no sign that leads out of a folder of logs.
 _SUBJECT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _KINDS: Final = frozenset(kind.value for kind in DagRunType)
-# A form has a few hundred bytes. What is longer is passed on as it comes.
-_MAX_BYTES: Final = 1 << 16
 
 
 class RunNames:
@@ -54,17 +54,17 @@ class RunNames:
         if subject is None:
             await self._app(scope, receive, send)
             return
-        messages = await _read(receive)
+        messages = await read_body(receive)
         body = b"".join(message.get("body", b"") for message in messages)
         if messages[-1].get("more_body") or messages[-1]["type"] != "http.request":
             # Longer than a form, or its sender has gone: on it goes as it came.
-            await self._app(scope, _again(messages, receive), send)
+            await self._app(scope, replayed(messages, receive), send)
             return
         named = named_run(body, subject, datetime.now(UTC))
         headers = [(key, value) for key, value in scope["headers"] if key != b"content-length"]
         headers.append((b"content-length", str(len(named)).encode()))
         whole: Message = {"type": "http.request", "body": named, "more_body": False}
-        await self._app({**scope, "headers": headers}, _again([whole], receive), send)
+        await self._app({**scope, "headers": headers}, replayed([whole], receive), send)
 
 
 def named_run(body: bytes, subject: str, now: datetime) -> bytes:
@@ -95,26 +95,6 @@ def _subject(scope: Scope) -> str | None:
         return None
     found = _START.search(scope["path"])
     return SUBJECTS.get(found[1]) if found else None
-
-
-async def _read(receive: Receive) -> list[Message]:
-    messages = [await receive()]
-    size_bytes = len(messages[0].get("body", b""))
-    while messages[-1].get("more_body") and size_bytes <= _MAX_BYTES:
-        messages.append(await receive())
-        size_bytes += len(messages[-1].get("body", b""))
-    return messages
-
-
-def _again(messages: list[Message], receive: Receive) -> Receive:
-    """Return what gives the messages once more, then whatever comes next."""
-    left = iter(messages)
-
-    async def replay() -> Message:
-        message: Any = next(left, None)
-        return await receive() if message is None else message
-
-    return replay
 
 
 def registration() -> dict[str, Any]:

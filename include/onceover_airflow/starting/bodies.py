@@ -1,0 +1,32 @@
+"""The body of a request, read before it is passed on to Airflow and given to it once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive
+
+# A form has a few hundred bytes. What is longer is passed on as it comes.
+MAX_BYTES: Final = 1 << 16
+
+
+async def read_body(receive: Receive) -> list[Message]:
+    """Return a request's messages up to its end, or until they are longer than any form's."""
+    messages = [await receive()]
+    size_bytes = len(messages[0].get("body", b""))
+    while messages[-1].get("more_body") and size_bytes <= MAX_BYTES:
+        messages.append(await receive())
+        size_bytes += len(messages[-1].get("body", b""))
+    return messages
+
+
+def replayed(messages: list[Message], receive: Receive) -> Receive:
+    """Return what gives the messages once more, then whatever comes next."""
+    left = iter(messages)
+
+    async def replay() -> Message:
+        message: Any = next(left, None)
+        return await receive() if message is None else message
+
+    return replay
