@@ -261,6 +261,18 @@ def test_a_flow_that_was_promoted_copies_nothing_more(
     """Started again, it leaves the topic alone, says so, and nobody has to decide anything."""
     topic = copied(replica)
     assert ran(replica, capsys)[0] == DONE
+    code, told = replica.command(capsys, "status", str(replica.flow.path))
+    (status,) = told["flows"]
+    assert (code, status["state"], status["run"]["state"], status["needs"]) == (
+        DONE,
+        "promoted",
+        "promoted",
+        [],
+    )
+    assert [(note["code"], note["object"]) for note in status["notes"]] == [("PROMOTED", topic)]
+    assert [(each["in"], each["target_topic"]) for each in status["topics"] if each["topic"] == topic] == [
+        (False, topic)
+    ]
     replica.source.plain(topic, 0, replica.source.records(3))
     before = replica.target_records(topic)
     replica.copy()

@@ -24,6 +24,8 @@ from onceover.state.records.verdicts import AuditFailure, audit_entry, audit_nee
 from onceover.state.records.verified import flow_entry, partition_entry
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
+from onceover.topics import refusals
+from onceover.topics.codes import TopicCode
 from onceover.topics.scope import Rules, explain
 from onceover.topics.status import topic_entries
 from onceover.wire.progress import NOBODY
@@ -38,7 +40,7 @@ WAITING: Final = "waiting"
 COPYING: Final = "copying"
 # Of a partition that is not caught up while nobody copies.
 IDLE: Final = "idle"
-_OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED)
+_OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED, RunState.PROMOTED)
 # The worst first: wrong data, then what waits for a person, then a file to be corrected, then what may pass.
 EXIT_ORDER: Final = (VIOLATED, PERSON, BAD_CONFIG, TEMPORARY, OK)
 # Nothing of these topics is on the target (any more).
@@ -107,7 +109,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
     run = FlowRun(state=RunState.UNKNOWN)
     # Without a layout among unreadable values nobody knows whether it was started.
     if facts.state is not None and (state.layout is not None or not state.problems):
-        run = run_of(state.layout, state.heartbeat, facts.now_ms)
+        run = run_of(state.layout, state.heartbeat, facts.now_ms, promoted=_is_promoted(state))
     behind = IDLE if run.state in _OVER else COPYING
     partitions = [
         _partition(facts, state, enrolment, tp, behind)
@@ -135,7 +137,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
         "topics": _topics(facts, state),
-        "notes": [*_remarks(state), *_waits(state)],
+        "notes": [*_remarks(state), *_promoted(facts.flow, state), *_waits(state)],
     }
     needs = _needs(facts, state, run, entry)
     return {**entry, "needs": needs, "exit": worst(need["exit"] for need in needs)}
@@ -309,6 +311,20 @@ def _remarks(state: FlowFacts) -> list[dict[str, Any]]:
     return [dict(note) for note in state.refused if not note["blocks"] and note["code"] != AclCode.ACLS_STAY]
 
 
+def _is_promoted(state: FlowFacts) -> bool:
+    return bool(state.known) and all(enrolment.is_promoted for enrolment in state.known.values())
+
+
+def _promoted(flow: str, state: FlowFacts) -> list[dict[str, Any]]:
+    """Return which copies are clients' now, of those that no start of the flow has told of yet."""
+    told = {note["object"] for note in state.refused if note["code"] == TopicCode.PROMOTED}
+    return [
+        refusals.promoted(each.source, each.target, each.promoted.drill, flow).document()
+        for each in sorted(state.known.values(), key=lambda each: each.source)
+        if each.promoted is not None and each.is_promoted and each.source not in told
+    ]
+
+
 def _waits(state: FlowFacts) -> list[dict[str, Any]]:
     """Return what the lanes of this generation say about partitions that they cannot copy for now, and about
     themselves."""
@@ -347,7 +363,7 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def _state(facts: StatusFacts, run: FlowRun, partitions: Sequence[Mapping[str, Any]]) -> str:
-    if run.state in (RunState.NOT_STARTED, RunState.FENCED, RunState.UNKNOWN):
+    if run.state in (RunState.NOT_STARTED, RunState.FENCED, RunState.PROMOTED, RunState.UNKNOWN):
         return str(run.state)
     ready = facts.state is not None and facts.state.layout is not None and facts.state.layout.ready
     if not ready or run.state not in (RunState.STARTING, RunState.RUNNING):

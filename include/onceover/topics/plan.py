@@ -243,7 +243,7 @@ class _Planning:
             # What was promoted is meant to be copied back.
             return replace(copied_back(self._view, decision, other), blocks=not old.is_promoted)
         if old.promoted is not None and old.is_promoted:
-            return refusals.promoted(decision, old.promoted.drill, self._view.flow)
+            return refusals.promoted(decision.topic, old.target, old.promoted.drill, self._view.flow)
         if not old.active and self._view.unreadable:
             # Perhaps it has left for the very flow that cannot be read.
             return refusals.other_unreadable(decision, *self._unreadable)

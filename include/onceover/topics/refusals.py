@@ -174,12 +174,12 @@ def gave_way(decision: ScopeDecision, flow: str, other: str) -> Refusal:
     )
 
 
-def promoted(decision: ScopeDecision, drill: str, flow: str) -> Refusal:
+def promoted(topic: str, target_topic: str, drill: str, flow: str) -> Refusal:
     """Return the remark that a topic is not copied any more, because its copy was promoted."""
     return Refusal(
-        decision.topic,
+        topic,
         TopicCode.PROMOTED,
-        f"switchover {drill} has given its copy {decision.target_topic} to clients: it is written to there, "
+        f"switchover {drill} has given its copy {target_topic} to clients: it is written to there, "
         "and not copied any more",
         f"nothing to do; {commands.command('drill', 'status', flow)} tells of it, docs/drills.md has the way "
         "back",

@@ -45,6 +45,9 @@ def _entry(
     inside, reason = decision.inside, decision.reason
     if inside and problem is not None:
         inside, reason = copied, f"refused: {problem}"
+    if enrolment is not None and enrolment.promoted is not None and enrolment.is_promoted:
+        inside = False
+        reason = f"promoted: switchover {enrolment.promoted.drill} has given {enrolment.target} to clients"
     partitions = len(info.partitions) if info else len(enrolment.start) if enrolment else 0
     return {
         "topic": decision.topic,

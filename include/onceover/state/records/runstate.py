@@ -26,7 +26,8 @@ _STARTING_MS: Final = START_DEADLINE_S * 1000
 class RunState(StrEnum):
     """NOT_STARTED: never. STARTING: no sign of life yet. RUNNING: shows signs of life. ENDED: was asked to,
     or was done. FAILED: ended with an error. GONE: silent, and never said that it ended. FENCED: an
-    operator's change stopped everybody, and nobody has started since. UNKNOWN: the target does not answer.
+    operator's change stopped everybody, and nobody has started since. PROMOTED: likewise, by a switchover
+    that has given all that the flow had copied to clients. UNKNOWN: the target does not answer.
     """
 
     NOT_STARTED = "not_started"
@@ -36,6 +37,7 @@ class RunState(StrEnum):
     FAILED = "failed"
     GONE = "gone"
     FENCED = "fenced"
+    PROMOTED = "promoted"
     UNKNOWN = "unknown"
 
 
@@ -94,13 +96,16 @@ def read_heartbeat(value: object) -> dict[str, Any] | None:
     return None if value is None else asdict(record(_Beat, mapping(value, "heartbeat"), "heartbeat"))
 
 
-def run_of(layout: Layout | None, heartbeat: Mapping[str, Any] | None, now_ms: float) -> FlowRun:
+def run_of(
+    layout: Layout | None, heartbeat: Mapping[str, Any] | None, now_ms: float, *, promoted: bool = False
+) -> FlowRun:
     """Return how the run stands.
 
     Args:
         layout: the flow's newest.
         heartbeat: the newest sign of life, of whichever run.
         now_ms: the time, in ms since 1970.
+        promoted: whether all that the flow has copied was given to clients.
     """
     if layout is None:
         return FlowRun(state=RunState.NOT_STARTED)
@@ -111,7 +116,7 @@ def run_of(layout: Layout | None, heartbeat: Mapping[str, Any] | None, now_ms: f
         state = RunState.FAILED if layout.ended_why == FAILED else RunState.ENDED
         since_ms = layout.ended_at_ms
     elif layout.seized:
-        state = RunState.FENCED
+        state = RunState.PROMOTED if promoted else RunState.FENCED
     elif own is None or not layout.ready:
         state = RunState.STARTING if now_ms - since_ms < _STARTING_MS else RunState.GONE
     else:
@@ -178,6 +183,7 @@ def describe_run(run: Mapping[str, Any]) -> str:
         RunState.FAILED: f"failed {ago} ago",
         RunState.GONE: f"gone: no sign of life for {ago}",
         RunState.FENCED: f"waits for its next start since {ago}: its progress was changed by hand",
+        RunState.PROMOTED: f"over since {ago}: a switchover has given all of its copies to clients",
     }
     return words.get(state, "not known")
 
