@@ -82,6 +82,7 @@ bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 
 soak: setup browser kerberos ## Long matrices and chaos rounds
 	@$(BIN)/pytest -m soak $(PYTEST_ARGS)
+	@ONCEOVER_EXAMPLES=20 $(BIN)/pytest tests/unit -m "not soak" $(PYTEST_ARGS)
 
 advisories: setup ## Ask osv.dev for known vulnerabilities of what is locked
 	@scripts/uv audit --frozen

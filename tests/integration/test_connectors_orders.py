@@ -116,6 +116,7 @@ def test_a_configuration_that_the_runs_came_behind_is_put_back(case: Case) -> No
     case.assert_never_back()
 
 
+@pytest.mark.soak
 def test_a_stop_of_a_run_that_was_overtaken_is_taken_back(case: Case) -> None:
     """It was on its way when the newer run began and came to its end; what stands still later is told of."""
     inner: list[Result] = []
@@ -143,6 +144,7 @@ def test_a_stop_of_a_run_that_was_overtaken_is_taken_back(case: Case) -> None:
     assert resume in " ".join(planned["warnings"]), planned
 
 
+@pytest.mark.soak
 def test_a_resume_after_a_kill_at_the_resume_is_the_persons(case: Case) -> None:
     """The run is over: the connector is judged, and not stopped whatever its offsets do."""
     case.tool.killed_at(StepName.RESUME, "apply", case.name)
@@ -157,6 +159,7 @@ def test_a_resume_after_a_kill_at_the_resume_is_the_persons(case: Case) -> None:
     assert case.tool.apply(case.name).outcome(case.name) == "done"
 
 
+@pytest.mark.soak
 def test_what_a_killed_run_owes_is_told_whoever_is_asked(case: Case) -> None:
     """That it has no topic of its own yet is no way back that was done; asked again, the run goes on."""
     case.tool.killed_at(StepName.COPY_COMMIT, "apply", case.name)

@@ -109,9 +109,8 @@ def once(wanted: StepName, act: Callable[[], None]) -> Callable[[StepName], None
     return listen
 
 
-@pytest.mark.parametrize(
-    "step", [StepName.BEGIN, pytest.param(StepName.STOPPED, marks=pytest.mark.soak)], ids=lambda s: s.name
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("step", [StepName.BEGIN, StepName.STOPPED], ids=lambda s: s.name)
 def test_a_downgrade_that_comes_too_late_leaves_the_shared_topic_alone(case: Case, step: StepName) -> None:
     """A person was quicker: the topic of its own, which the run has looked at, is not the truth any more."""
     case.begin()
@@ -152,6 +151,7 @@ def test_nothing_is_copied_from_under_a_connector_that_was_resumed(case: Case, s
     case.assert_never_back()
 
 
+@pytest.mark.soak
 def test_a_connector_that_the_run_has_stopped_is_never_said_to_do_what_it_did(case: Case) -> None:
     """A person puts the configuration of before: its status flips for a second, and it stays stopped."""
     case.begin()

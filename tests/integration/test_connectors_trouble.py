@@ -103,9 +103,8 @@ def test_a_refusal_after_the_stop_lets_the_connector_go_on(case: Case, trouble: 
     case.assert_goes_on()
 
 
-@pytest.mark.parametrize(
-    "who", ["", pytest.param("tasks", marks=pytest.mark.soak)], ids=["connector", "tasks"]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("who", ["", "tasks"], ids=["connector", "tasks"])
 def test_a_failed_connector_is_said_to_have_failed(case: Case, trouble: Path, who: str) -> None:
     """It is not moved, not called good, and the way back ends with what the workers say of it."""
     broken = Path(f"{trouble}.fail")

@@ -136,6 +136,7 @@ def test_runs_that_were_deleted_in_the_middle_are_written_again(
     case.assert_goes_on()
 
 
+@pytest.mark.soak
 def test_a_terminated_run_says_what_it_leaves(case: Case) -> None:
     """`kill`, or an orchestrator's time-out."""
     code = case.tool.signalled_at(signal.SIGTERM, StepName.STOPPED, "apply", case.name)

@@ -130,6 +130,7 @@ def test_a_partition_whose_transactions_always_fail_is_noted_then_stops_and_the_
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_while_nothing_gets_through_for_anybody_nobody_is_blamed(
     replica: Replica, neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +154,7 @@ def test_while_nothing_gets_through_for_anybody_nobody_is_blamed(
     replica.assert_same()
 
 
-@pytest.mark.parametrize("partitions", [3, 1])
+@pytest.mark.parametrize("partitions", [pytest.param(3, marks=pytest.mark.soak), 1])
 def test_an_outage_of_data_alone_stops_nobody_however_few_are_busy(
     replica: Replica, line: Line, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:

@@ -90,6 +90,7 @@ def growth_while(
     return grown_mib
 
 
+@pytest.mark.soak
 def test_large_batches_stay_within_the_limit(replica: Replica, tmp_path: Path) -> None:
     """1, 4 and 8 MiB batches, 110 MiB in all, 16 MiB a lane: never more than both lanes' limits."""
     assert growth_mib(replica, tmp_path, _MIXED, limit_mib=_LIMIT_MIB) < _LANES * _LIMIT_MIB

@@ -139,7 +139,9 @@ def test_what_is_wrong_with_a_copy_fails_it(
     assert both_sides(replica) == before
 
 
-@pytest.mark.parametrize(("step", "when"), [("copy", "behind"), ("verify", "before")])
+@pytest.mark.parametrize(
+    ("step", "when"), [pytest.param("copy", "behind", marks=pytest.mark.soak), ("verify", "before")]
+)
 def test_killed_at_a_step_the_next_one_takes_everything_away(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path, step: str, when: str
 ) -> None:
@@ -180,6 +182,7 @@ def test_of_two_at_once_the_second_is_refused_and_abort_ends_the_first(
     assert both_sides(replica) == before
 
 
+@pytest.mark.soak
 def test_a_frozen_one_that_wakes_touches_nothing(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

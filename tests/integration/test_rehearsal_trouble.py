@@ -54,7 +54,7 @@ def behind(monkeypatch: pytest.MonkeyPatch, step: str, act: Callable[[], object]
     monkeypatch.setattr(RehearsalSteps, step, acted)
 
 
-@pytest.mark.parametrize("step", ["prepare", "remove"])
+@pytest.mark.parametrize("step", [pytest.param("prepare", marks=pytest.mark.soak), "remove"])
 def test_a_frozen_one_that_wakes_within_a_step_touches_nothing_of_the_next_one(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path, step: str
 ) -> None:

@@ -41,6 +41,7 @@ def test_a_slow_handler_gets_through_one_answer_in_many_transactions(replica: Re
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_records_that_come_later_do_not_wait_for_the_end_of_anothers_batch(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,6 +263,7 @@ def test_quotas_of_the_brokers_slow_the_copy_and_break_nothing(
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_a_quota_that_wants_a_longer_pause_than_a_transaction_may_last_is_kept_to_and_told(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

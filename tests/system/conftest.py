@@ -157,7 +157,7 @@ class AskingRun:
         return "\n".join(f"{task_id}:\n{self.log(task_id)}" for task_id in failed)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def secured_cluster(session_home: Path) -> Iterator[KafkaCluster]:
     """A cluster that wants a password (SASL_SSL, SCRAM)."""
     security = Security("SCRAM-SHA-512", password=PLANTED)
@@ -168,7 +168,7 @@ def secured_cluster(session_home: Path) -> Iterator[KafkaCluster]:
         cluster.close(remove=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     """The flow files of the system tests. Airflow offers them because they are there."""
     folder = session_home / "flows"
@@ -207,7 +207,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def connect_files(session_home: Path) -> Path:
     """The directory of Connect files; tests that have a Connect cluster put one there."""
     folder = session_home / "connect-files"
@@ -215,7 +215,7 @@ def connect_files(session_home: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow_environ(session_home: Path, flows: Path, connect_files: Path) -> dict[str, str]:
     """What every part of that Airflow finds in its environment."""
     return {
@@ -240,7 +240,7 @@ def read_again(airflow: AirflowStandalone, dag_id: str) -> None:
     wait_until(was_read, _STEP_TIMEOUT_S, f"the file of {dag_id} is read again")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(session_home: Path, airflow_environ: dict[str, str]) -> Iterator[AirflowStandalone]:
     """Airflow on SQLite, as `make up` starts it."""
     plugins = PROJECT / "plugins"
@@ -258,7 +258,7 @@ def person(airflow: AirflowStandalone) -> Iterator[Person]:
         assert person.complaints == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def var(session_home: Path) -> Path:
     """ONCEOVER_HOME of the runs."""
     return session_home / "var"

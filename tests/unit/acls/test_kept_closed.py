@@ -15,6 +15,7 @@ from onceover.acls.sync import apply_acls
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.admin.acls import Acl
 from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
+from tests.support.examples import examples
 from tests.unit.acls.test_kept import FakeAcls, FakeNotes, Killed, Life
 
 OWN, ANN, BOB, ALL_USERS = "User:onceover", "User:ann", "User:bob", "User:*"
@@ -326,7 +327,7 @@ def gained(
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(source_sets, min_size=1, max_size=3),
     foreign_sets,
@@ -353,7 +354,7 @@ def test_nobody_gains_on_the_target_what_the_source_denies(
         assert foreign <= target.acls
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(source_sets)
 def test_readers_keep_what_the_source_allows_them_where_every_deny_is_carried_over(
     source: frozenset[Acl],

@@ -22,6 +22,7 @@ from onceover.groups.decide import (
 )
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated
+from tests.support.examples import examples
 
 NOW_MS = 1_700_000_000_000
 HERE, THERE = TopicPartition("orders", 3), TopicPartition("east.orders", 3)
@@ -38,7 +39,7 @@ ALLOWED = st.builds(Allowed, st.booleans(), st.booleans(), st.booleans(), st.boo
 
 
 # The cases multiply.
-MANY = settings(max_examples=200)
+MANY = settings(max_examples=examples(100))
 
 
 @st.composite

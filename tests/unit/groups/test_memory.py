@@ -19,6 +19,7 @@ from onceover.groups.memory import GroupMemory
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.records.value import Illegible
+from tests.support.examples import examples
 from tests.support.junk import damaged
 from tests.unit.topics.topicworld import target_id, topic
 
@@ -326,7 +327,9 @@ def test_what_is_remembered_of_a_group_and_cannot_be_read_is_said_with_its_key(l
     assert log.values["failover/odd"] == value
 
 
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(damaged(ODD))
 def test_one_odd_value_in_what_is_remembered_is_read_or_said(log: Log, values: dict[str, Any]) -> None:
     """What is read computes: another entry is written over it."""

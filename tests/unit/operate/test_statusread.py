@@ -23,6 +23,7 @@ from onceover.state.records.layout import Layout
 from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
 from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop
+from tests.support.examples import examples
 from tests.support.fakecluster import FakeCluster
 from tests.support.junk import damaged
 
@@ -180,7 +181,7 @@ def test_state_that_is_in_order_has_no_problem() -> None:
     assert [need["code"] for need in entry["needs"]] == ["AUDIT_FAILED", "CODE", "C"]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(100))
 @given(damaged(_STATE))
 def test_one_odd_value_anywhere_in_the_state_is_a_problem_at_most(state: dict[str, Any]) -> None:
     """Whatever stands where: ``status`` has an entry, and what is in order is in it."""

@@ -27,6 +27,7 @@ from onceover.topics.otherflows import (
     ways_to,
     writers,
 )
+from tests.support.examples import examples
 from tests.support.junk import damaged
 from tests.unit.topics.test_otherflows import FakeState, where_states_end
 from tests.unit.topics.topicworld import source_id, topic
@@ -97,7 +98,9 @@ def test_a_state_that_is_in_order_is_read() -> None:
     others.close()
 
 
-@settings(max_examples=1500, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
 @given(damaged(STATE))
 def test_one_odd_value_in_another_flows_state_ends_nothing_here(state: dict[str, Any]) -> None:
     """Every field of every record, every reader."""

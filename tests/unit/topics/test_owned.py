@@ -20,6 +20,7 @@ from onceover.state.records.managed import Managed, read_managed, unread_managed
 from onceover.state.records.value import Illegible
 from onceover.topics import own
 from onceover.topics.own import STATE_CONFIG, OwnedLog, StateSettings, unread_owned
+from tests.support.examples import examples
 from tests.support.junk import damaged
 
 TOPIC: Final = names.owned_topic("f")
@@ -40,7 +41,7 @@ def test_what_is_in_order_is_read() -> None:
     assert unread_owned(TOPIC, OWNED) == []
 
 
-@settings(max_examples=800)
+@settings(max_examples=examples(100))
 @given(damaged(OWNED))
 def test_one_odd_value_makes_nothing_the_flows_that_is_not(values: dict[str, Any]) -> None:
     """Of all that can stand there a part is the flow's, and what cannot be read is said with its key."""

@@ -20,6 +20,7 @@ from onceover.txn.txnstate import (
     TxnState,
     transition,
 )
+from tests.support.examples import examples
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -311,7 +312,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_whatever_happened_a_commit_needs_all_answers_ok(steps: list[str]) -> None:
     """The rule again, from the history alone: counted here, and not by the state."""
