@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, Final
 
 # Of earlier drills: enough for a trend.
 EARLIER: Final = 12
+# What rules of resilience (DORA) and audits (SOC 2) want such evidence kept for, at most.
+KEPT_YEARS: Final = 5
 SIGNERS: Final = ("prepared by", "reviewed by", "accepted by")
 
 
@@ -27,6 +30,7 @@ class DrillAbout:
         clusters: ids of source and target.
         schedule: when the next one comes by itself; None for by hand.
         earlier: drills of the flow before this one, the newest first (``DrillHistory.drills``).
+        today: when it began, by the calendar; the report is to be kept for ``KEPT_YEARS`` from there.
     """
 
     started_by: str
@@ -37,6 +41,7 @@ class DrillAbout:
     clusters: tuple[str, str] = ("", "")
     schedule: str | None = None
     earlier: Sequence[Mapping[str, Any]] = ()
+    today: date | None = None
 
     def document(self) -> dict[str, Any]:
         """Return it as it stands in a report."""
@@ -48,9 +53,18 @@ class DrillAbout:
             "clusters": {"source": self.clusters[0], "target": self.clusters[1]},
             "versions": dict(self.versions),
             "next": self.schedule,
+            "keep_until": None if self.today is None else str(_years_on(self.today, KEPT_YEARS)),
             "earlier": [dict(each) for each in self.earlier[:EARLIER]],
             "sign_off": dict.fromkeys(SIGNERS),
         }
+
+
+def _years_on(day: date, years: int) -> date:
+    """Return the same day some years on; the 1st of March for a 29th of February that is none there."""
+    try:
+        return day.replace(year=day.year + years)
+    except ValueError:
+        return date(day.year + years, 3, 1)
 
 
 @dataclass(frozen=True)

@@ -155,6 +155,7 @@ class DrillOutcome(ABC):
                     for r in self.results
                     if r.name in self.rto_steps
                 },
+                "before": {},
             },
             "steps": [result.document() for result in self.results],
             "findings": [{"code": code, "text": text} for code, text in self.findings],

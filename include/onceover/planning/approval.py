@@ -65,15 +65,17 @@ class Consent:
         by: the person who answered, as their login calls them.
         started_by: who started the run that asked; None where that was nobody, such as a schedule.
         run: where the question was put.
+        waited_s: seconds from the question to the answer; None where nobody was asked.
     """
 
     by: str
     started_by: str | None
     run: str
+    waited_s: float | None = None
 
-    def document(self) -> dict[str, str | None]:
+    def document(self) -> dict[str, str | float | None]:
         """Return it as it stands in a journal."""
-        return {"by": self.by, "started_by": self.started_by, "run": self.run}
+        return {"by": self.by, "started_by": self.started_by, "run": self.run, "waited_s": self.waited_s}
 
 
 @dataclass(frozen=True)

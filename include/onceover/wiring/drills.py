@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -211,7 +212,13 @@ def about_drill(flow: Flow, kind: str) -> DrillAbout:
         ours = "not installed as a package"
     versions = {"onceover": ours, "python": platform.python_version()}
     return DrillAbout(
-        login(), socket.gethostname(), flow.sha256, versions, kind=kind, schedule=flow.schedules.rehearse
+        login(),
+        socket.gethostname(),
+        flow.sha256,
+        versions,
+        kind=kind,
+        schedule=flow.schedules.rehearse,
+        today=datetime.now(UTC).date(),
     )
 
 

@@ -110,7 +110,7 @@ class PlanApprovalOperator(ApprovalOperator):
                 shown = opened(task_instance.xcom_pull(task_ids=self.task_id, key=SHOWN_KEY))
                 asked.check_origin(shown, context, self.task_id)
                 asked.check_question(shown, context)
-                task_instance.xcom_push(ANSWER_KEY, sealed({**shown, "by": by}))
+                task_instance.xcom_push(ANSWER_KEY, sealed({**shown, "by": by, "answered_s": time.time()}))
         return answer
 
 
@@ -131,7 +131,9 @@ def approved(context: Context, task_id: str) -> Approval:
         asked.check_origin(answer, context, task_id)
         asked.check_uncleared(context)
         _check_age(answer["asked_s"])
-        consent = Consent(answer.get("by") or "", _starter(context), f"{answer['dag']}/{answer['run']}")
+        waited_s = round(answer["answered_s"] - answer["asked_s"], 3) if "answered_s" in answer else None
+        run = f"{answer['dag']}/{answer['run']}"
+        consent = Consent(answer.get("by") or "", _starter(context), run, waited_s)
         _check_person(consent, context)
     log.info("approved by %s; started by %s", screen(consent.by), screen(consent.started_by or "nobody"))
     return replace(Approval.from_json(answer), consent=consent)

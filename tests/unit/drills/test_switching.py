@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -258,3 +259,21 @@ def test_a_word_is_taken_by_the_step_that_waits_for_it(
         return
     with pytest.raises(UsageError, match="does not wait for anybody to redirect"):
         _check_waits(flow, chain, "d1", "redirect")
+
+
+def test_what_came_before_a_switchover_is_told_beside_its_seconds() -> None:
+    """How long nothing was copied, where nobody had planned it, and how long the yes took."""
+    found = outcome(mode="unplanned")
+    next(r for r in found.results if r.name == "look").evidence = {"last_commit_ms": 400}
+    asked = replace(found, approval={"by": "ann", "at_ms": 5, "waited_s": 12.5})
+    assert asked.document()["rto"]["before"] == {"detect_s": 0.6, "decide_s": 12.5}
+    page = drill_page(asked.document())
+    assert "12.5" in page
+    assert outcome().document()["rto"]["before"] == {"detect_s": None, "decide_s": None}
+
+
+def test_a_report_says_until_when_it_is_to_be_kept() -> None:
+    """Five years; of a day that is none there, the next one."""
+    about = replace(outcome().about, today=date(2028, 2, 29))
+    assert about.document()["keep_until"] == "2033-03-01"
+    assert replace(about, today=date(2026, 11, 25)).document()["keep_until"] == "2031-11-25"

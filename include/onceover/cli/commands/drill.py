@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
+from dataclasses import replace
 from functools import partial
 
 from onceover.cli.parsers.drill import CANARIES, DRY_RUN, REHEARSAL, SAMPLE, SWITCHOVERS
@@ -13,13 +15,14 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.drills.codes import DrillCode
 from onceover.errors import UsageError
-from onceover.planning.approval import Approval
+from onceover.planning.approval import Approval, Consent
 from onceover.planning.operation import wait
 from onceover.private import privately
 from onceover.wiring.drills import (
     RehearsalWish,
     drill_history,
     dry_run,
+    login,
     rehearsal,
     report_page,
 )
@@ -49,8 +52,10 @@ def run(args: argparse.Namespace) -> CommandResult:
         with privately(), opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
-            _ask(flow.flow, approved=args.approve)
-            return _told(flow, applied(switching, as_json=args.json, approval=Approval.of(plan.items)))
+            approval = Approval.of(plan.items)
+            consent = None if args.approve else _ask(flow.flow)
+            approval = replace(approval, consent=consent)
+            return _told(flow, applied(switching, as_json=args.json, approval=approval))
     with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
         return _told(flow, applied(rehearsing, as_json=args.json))
 
@@ -69,18 +74,18 @@ def _told(flow: Flow, told: CommandResult) -> CommandResult:
     )
 
 
-def _ask(flow: str, *, approved: bool) -> None:
-    """Have a person say yes, on a terminal or by ``--approve``.
+def _ask(flow: str) -> Consent:
+    """Have a person say yes, on a terminal.
 
     Raises:
         UsageError: NOT_APPROVED; nothing was done.
     """
-    if approved:
-        return
     if sys.stdin.isatty():
         say(f"Type the flow's name ({flow}) to do this: ", aside=True)
+        asked_s = time.monotonic()
         if sys.stdin.readline().strip() == flow:
-            return
+            who = login()
+            return Consent(who, who, "a terminal", round(time.monotonic() - asked_s, 3))
     raise UsageError(
         "nobody has approved the switchover; nothing was done",
         code=DrillCode.NOT_APPROVED,

@@ -26,6 +26,7 @@ from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.records.enrolment import Enrolment
 
+_LOOK: Final = "look"
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
 _BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)
 
@@ -68,7 +69,16 @@ class SwitchoverOutcome(DrillOutcome):
 
     def document(self) -> dict[str, Any]:
         """Return the report."""
-        return {**super().document(), "approval": dict(self.approval)}
+        told = super().document()
+        before = {"detect_s": self._detect_s, "decide_s": self.approval.get("waited_s")}
+        return {**told, "rto": {**told["rto"], "before": before}, "approval": dict(self.approval)}
+
+    @property
+    def _detect_s(self) -> float | None:
+        """Seconds for which nothing had been copied when an unplanned one began, None elsewhere."""
+        evidence = next((r.evidence for r in self.results if r.name == _LOOK), {})
+        last_ms = evidence.get("last_commit_ms") if self.mode != PLANNED else None
+        return None if last_ms is None else round(max(0, self.began_ms - last_ms) / 1000, 3)
 
 
 @dataclass(frozen=True)

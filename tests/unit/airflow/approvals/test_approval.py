@@ -81,8 +81,11 @@ def test_who_said_yes_is_known_to_the_task_that_does_it() -> None:
     found = approved(context, TASK)
     assert found.items == {ITEM.what: ITEM}
     run = f"a_dag/{context['ti'].run_id}"
-    assert found.consent == Consent("anna", "ben", run)
-    assert found.consent.document() == {"by": "anna", "started_by": "ben", "run": run}
+    assert found.consent is not None
+    assert found.consent == Consent("anna", "ben", run, found.consent.waited_s)
+    told = found.consent.document()
+    assert 0.0 <= float(told.pop("waited_s") or -1) < 60.0
+    assert told == {"by": "anna", "started_by": "ben", "run": run}
 
 
 @pytest.mark.parametrize("answer", ["Reject", None])
