@@ -188,6 +188,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
             "target": target,
             "switchover": {"fence": "person", "quiet": "500ms"},
         },
+        "sys-board": {"source": source, "target": target},
         "sys-progress": {"source": source, "target": target},
         "sys-adopted": {"source": source, "target": target},
         "sys-repair": {"source": source, "target": target},

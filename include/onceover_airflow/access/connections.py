@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from airflow.sdk import Connection
@@ -15,6 +17,8 @@ from onceover.config.clients.resolve import resolve_clients
 from onceover.config.connect.connectclients import resolve_connect
 from onceover.config.connect.connectfile import ConnectFile
 from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import find_flow_files, load_flow
+from onceover.errors import OnceoverError
 from onceover_airflow.access.secrets import environment, secret_texts
 from onceover_airflow.errors import TaskFailed
 
@@ -34,10 +38,22 @@ def connection_environment(flow: Flow) -> dict[str, str]:
     names = {spec.connection for spec in (flow.source, flow.target) if spec.connection}
     where = f"flow {flow.flow}, {flow.path}"
     variables = {variable_of(name): _read(name, where, "kafka") for name in sorted(names)}
-    with environment(variables):
-        for client in resolve_clients(flow):
-            _mask(secret_texts(client.properties))
+    for client in resolve_clients(flow, {**os.environ, **variables}):
+        _mask(secret_texts(client.properties))
     return variables
+
+
+def flow_connections() -> dict[str, str]:
+    """Return the variables that hand the Connections of all flows to a process.
+
+    One that does not exist is missing, and so are those of a file that is not in order: whoever reads that
+    flow says so.
+    """
+    found: dict[str, str] = {}
+    for path in find_flow_files():
+        with suppress(OnceoverError, TaskFailed):
+            found |= connection_environment(load_flow(path))
+    return found
 
 
 def connect_environment(file: ConnectFile) -> dict[str, str]:

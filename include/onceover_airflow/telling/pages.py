@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX: Final = "/onceover"
 # Folders of a flow's pages, by what they are called in an address.
@@ -48,27 +45,3 @@ def base_path() -> str:
     from airflow.configuration import conf
 
     return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
-
-
-class LazyPages:
-    """The pages' application, made at the first request.
-
-    Airflow loads plugins in every process of its own, tasks included; only its web server is ever asked for a
-    page, and has what the application needs loaded already.
-    """
-
-    def __init__(self) -> None:
-        self._app: ASGIApp | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if self._app is None:
-            from onceover_airflow.telling.web import create_app
-
-            self._app = create_app()
-        await self._app(scope, receive, send)
-
-
-def registration() -> dict[str, Any]:
-    """Return what Airflow's plugin manager wants to know."""
-    return {"app": LazyPages(), "url_prefix": PREFIX, "name": "Onceover"}

@@ -7,6 +7,7 @@ origin that holds Airflow's session, and shows names that strangers gave to topi
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -21,8 +22,14 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.report.htmlpage import render
+from onceover.board.page import Links, Look, no_such_flow
+from onceover.board.page import all_flows as page_of_all
+from onceover.board.page import one_flow as page_of_one
 from onceover.config.home import onceover_home
-from onceover_airflow.telling.pages import FOLDERS, PREFIX, base_path, pages_folder
+from onceover_airflow.access.connections import flow_connections
+from onceover_airflow.serving.board import FRESH_S, Board, ask_clusters
+from onceover_airflow.serving.lazy import FRAME
+from onceover_airflow.telling.pages import FOLDERS, PREFIX, base_path, page_link, pages_folder
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)
 _HEADERS: Final = {
@@ -33,6 +40,17 @@ _HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "private, no-store",
 }
+# What people start most, by what it does.
+_FORMS: Final = {
+    "Copy": "replicate",
+    "Audit": "audit",
+    "Topics": "sync_topics",
+    "Groups": "sync_group_offsets",
+    "Repair a partition": "repair_partition",
+    "Rehearse a failover": "rehearse",
+    "Fail over": "failover_drill",
+}
+_SOON_S: Final = 2
 _FLOW: Final = r"^[a-z0-9][a-z0-9-]*$"
 _KIND: Final = f"^({'|'.join(FOLDERS)})$"
 _RUN: Final = r"^[0-9A-Za-z][0-9A-Za-z-]*$"
@@ -40,6 +58,16 @@ _RUN: Final = r"^[0-9A-Za-z][0-9A-Za-z-]*$"
 _LOGIN: Final = "/api/v2/auth/login"
 # What Airflow says, with 403, of a token of another installation or of before its secret changed.
 _STALE_TOKEN: Final = "Invalid JWT token"  # noqa: S105 - a message
+_HERE: Final = Path(__file__).parent
+_NOT_KEPT: Final = {"Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
+# No script, so `allow-scripts` is not there; its own origin, or what it loads anew would not be for somebody
+# who is logged in; out of its frame where a person clicks.
+_BOARD_HEADERS: Final = {
+    **_HEADERS,
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; "
+    "sandbox allow-same-origin allow-top-navigation-by-user-activation",
+}
 _GONE: Final = (
     "There is no such page. Of every flow the newest ten audits are kept, and older ones are removed. If "
     "this one is newer, Airflow's web server may see another ONCEOVER_HOME than its tasks. The verdict is "
@@ -56,6 +84,30 @@ def create_app() -> FastAPI:
     app = FastAPI(
         title="Onceover", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(ACCESS)]
     )
+    app.state.board = board = Board(partial(ask_clusters, flow_connections))
+
+    @app.get("/")
+    def all_flows() -> HTMLResponse:
+        """Return the page of all flows."""
+        look = board.look()
+        names = [entry["flow"] for entry in look.entries]
+        return _shown(look, page_of_all(look, {name: board.samples(name) for name in names}, _links(look)))
+
+    @app.get(f"/{FRAME}")
+    def frame() -> FileResponse:
+        """Return what shows the page within Airflow's own."""
+        return FileResponse(_HERE / FRAME, media_type="text/javascript", headers=_NOT_KEPT)
+
+    @app.get("/flows/{flow}")
+    def one_flow(flow: Annotated[str, PathParameter(pattern=_FLOW)]) -> HTMLResponse:
+        """Return the page of one flow."""
+        look = board.look()
+        entry = next((entry for entry in look.entries if entry["flow"] == flow), None)
+        if entry is None and look.age_s is None:
+            return _shown(look, page_of_all(look, {}, _links(look)))
+        if entry is None:
+            return HTMLResponse(no_such_flow(flow), status.HTTP_404_NOT_FOUND, headers=_HEADERS)
+        return _shown(look, page_of_one(look, entry, board.samples(flow), _links(look)))
 
     @app.get("/{kind}/{flow}/{run}/{path:path}")
     def flow_page(
@@ -80,14 +132,38 @@ def create_app() -> FastAPI:
     return app
 
 
+def _shown(look: Look, page: str) -> HTMLResponse:
+    """Return a page that looks again by itself: soon, where nothing was seen yet."""
+    again_s = _SOON_S if look.age_s is None else FRESH_S
+    return HTMLResponse(page, headers={**_BOARD_HEADERS, "Refresh": str(again_s)})
+
+
+def _links(look: Look) -> Links:
+    home = onceover_home()
+    reports = {}
+    for entry in look.entries:
+        if entry["audit"] is not None:
+            reports[entry["flow"], "audit"] = _at_hand(home, entry["audit"]["report"])
+        for drill, page in ((entry.get("drills") or {}).get("reports") or {}).items():
+            reports[entry["flow"], drill] = _at_hand(home, page)
+    forms = {name: f"{base_path()}/dags/{dag_id}" for name, dag_id in _FORMS.items()}
+    return Links(f"{base_path()}/", forms, reports)
+
+
+def _at_hand(home: Path, page: str) -> str:
+    """Return the address of a report that is here, empty where it is on another machine, or gone."""
+    return page_link(home, page) if Path(page).is_file() else ""
+
+
 async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException) -> Response:
     """Answer a browser with what its reader can do next, and a program with the bare status."""
     if "text/html" not in request.headers.get("accept", ""):
         return await http_exception_handler(request, error)
-    known = {"kind", "flow", "run", "path"} <= request.path_params.keys()
-    if known and (error.status_code == status.HTTP_401_UNAUTHORIZED or error.detail == _STALE_TOKEN):
+    route = request.scope.get("route")
+    unknown = error.status_code == status.HTTP_401_UNAUTHORIZED or error.detail == _STALE_TOKEN
+    if route is not None and unknown:
         # From the parts of the route: behind a proxy, the address that was asked for may lack the prefix.
-        page = app.url_path_for("flow_page", **request.path_params)
+        page = app.url_path_for(route.name, **request.path_params)
         door = f"{base_path()}{_LOGIN}?{urlencode({'next': f'{base_path()}{PREFIX}{page}'})}"
         return RedirectResponse(door, headers={"Cache-Control": "no-store"})
     title = _TITLES.get(error.status_code, "This page cannot be shown")

@@ -12,7 +12,9 @@ import httpx
 import pytest
 from fastapi import FastAPI, HTTPException
 
-from onceover_airflow.telling.pages import PREFIX, page_link, registration
+from onceover_airflow.serving.lazy import registration
+from onceover_airflow.telling.pages import PREFIX, page_link
+from tests.support.wait import wait_until
 
 # Airflow's server imports a test client that is deprecated: only when the pages are asked for.
 pytestmark = pytest.mark.filterwarnings("ignore:Using `httpx` with")
@@ -40,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def app(folder: Path) -> FastAPI:
     """The application as somebody sees it who is logged in."""
-    from onceover_airflow.telling.web import ACCESS, create_app
+    from onceover_airflow.serving.web import ACCESS, create_app
 
     app = create_app()
     app.dependency_overrides[ACCESS] = lambda: None
@@ -117,7 +119,7 @@ def test_page_that_is_gone_says_so_to_a_person(app: FastAPI) -> None:
 
 def refusing(status: int, detail: str) -> FastAPI:
     """Return the application as somebody sees it whom Airflow refuses."""
-    from onceover_airflow.telling.web import ACCESS, create_app
+    from onceover_airflow.serving.web import ACCESS, create_app
 
     def refuse() -> None:
         raise HTTPException(status, detail)
@@ -160,6 +162,38 @@ def test_user_without_the_right_is_not_sent_to_log_in_again(folder: Path) -> Non
     answer = get(refusing(403, "Forbidden"), f"/audits/flights/{RUN}/report.html", accept=BROWSER)
     assert answer.status_code == 403
     assert "Not for this user" in answer.text
+
+
+def test_the_page_of_all_flows_is_shown_and_leads_to_each(
+    app: FastAPI, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a script, and looking again by itself; a flow that nobody knows is said to be none."""
+    flows = folder / "flows"
+    flows.mkdir()
+    (flows / "bad.yaml").write_text("flow: bad\n")
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(flows))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4] / "include"))
+    wait_until(lambda: 'href="flows/bad"' in get(app, "/").text, 30.0, "the flow is shown")
+    answer = get(app, "/flows/bad")
+    assert (answer.status_code, answer.headers["Refresh"]) == (200, "10")
+    assert "allow-scripts" not in answer.headers["Content-Security-Policy"]
+    assert "bad.yaml" in answer.text
+    assert get(app, "/flows/other").status_code == 404
+
+
+def test_a_page_of_flows_is_for_who_is_logged_in(folder: Path) -> None:
+    """A browser is led to the login, a program told."""
+    from onceover_airflow.serving.web import ACCESS, create_app
+
+    def nobody() -> None:
+        raise HTTPException(401, "Not authenticated")
+
+    app = create_app()
+    app.dependency_overrides[ACCESS] = nobody
+    for path in ("/", "/flows/bad", "/frame.js"):
+        assert get(app, path).status_code == 401
+        door = get(app, path, accept=BROWSER)
+        assert parse_qs(door.headers["Location"].partition("?")[2]) == {"next": [f"{PREFIX}{path}"]}
 
 
 def test_plugin_loads_without_the_web_server() -> None:

@@ -1,0 +1,81 @@
+"""Small plots as SVG, drawn from numbers alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+_WIDTH: Final = 520
+_HEIGHT: Final = 130
+# For the words at its left and below it.
+_LEFT: Final = 62
+_BOTTOM: Final = 20
+_TOP: Final = 8
+_STEPS: Final = (1, 2, 2.5, 5, 10)
+
+
+class ChartPoint(NamedTuple):
+    """A value at a time, in ms since 1970; None where nobody knows it."""
+
+    at_ms: int
+    value: float | None
+
+
+def line_chart(points: Sequence[ChartPoint], words: Callable[[float], str], title: str) -> str:
+    """Return a line over time as SVG; where a value is not known the line has a gap.
+
+    Args:
+        points: the oldest first; at least one.
+        words: how a value is written at the axis.
+        title: for whoever cannot see it.
+    """
+    highest = _nice(max([point.value for point in points if point.value is not None], default=0.0))
+    begin_ms, end_ms = points[0].at_ms, max(points[-1].at_ms, points[0].at_ms + 1)
+
+    def x(at_ms: int) -> float:
+        return _LEFT + (_WIDTH - _LEFT - 8) * (at_ms - begin_ms) / (end_ms - begin_ms)
+
+    def y(value: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - value / highest)
+
+    lines = [
+        f'<polyline points="{" ".join(f"{x(p.at_ms):.1f},{y(p.value or 0):.1f}" for p in run)}"/>'
+        for run in _runs(points)
+    ]
+    grid = [
+        f'<path class="grid" d="M{_LEFT},{y(value):.1f}H{_WIDTH - 8}"/>'
+        f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{words(value)}</text>'
+        for value in (0.0, highest / 2, highest)
+    ]
+    times = [
+        f'<text x="{x(at):.1f}" y="{_HEIGHT - 4}" text-anchor="{anchor}">{_clock(at)}</text>'
+        for at, anchor in ((begin_ms, "start"), (end_ms, "end"))
+    ]
+    return (
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">'
+        f"{''.join(grid)}{''.join(times)}{''.join(lines)}</svg>"
+    )
+
+
+def _runs(points: Sequence[ChartPoint]) -> list[list[ChartPoint]]:
+    """Return the stretches without a gap; a lone point is a short line, or nobody would see it."""
+    runs: list[list[ChartPoint]] = [[]]
+    for point in points:
+        if point.value is None:
+            runs.append([])
+        else:
+            runs[-1].append(point)
+    return [run if len(run) > 1 else [run[0], run[0]] for run in runs if run]
+
+
+def _nice(value: float) -> float:
+    """Return the next round number, so that the axis reads well."""
+    if value <= 0:
+        return 1.0
+    unit = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
+    return next((step * unit for step in _STEPS if step * unit >= value), 10 * unit)
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M")

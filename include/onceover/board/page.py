@@ -1,0 +1,235 @@
+"""The pages themselves: what ``status`` says of flows, for people who would rather look than read. Pure.
+
+Invariant: a page loads nothing and runs nothing (``onceover.audit.report.htmlpage``), and its size is bounded
+however many partitions a flow has: what is not in order is shown first, the rest is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.ages import age_text
+from onceover.audit.report.htmlpage import drawn, render
+from onceover.board.charts import ChartPoint, line_chart
+from onceover.board.samples import LagSample
+from onceover.board.throughput import MINUTE_MS
+from onceover.state.records.runstate import describe_run
+from onceover.state.records.verdicts import describe_audit
+from onceover.state.records.verified import describe_verified
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+_ROWS: Final = 100
+_NEEDS: Final = 20
+_NOTES: Final = 20
+_DRILLS: Final = 8
+_GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
+# Exit codes of ``status`` as colours: 0 in order, 5 not fully known; everything else waits for somebody.
+_COLOURS: Final = {0: _GOOD, 5: _UNKNOWN}
+_ORDER: Final = {"stopped": 0, "not_enrolled": 1, "idle": 2, "copying": 3, "caught_up": 4}
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen last, and how old that is.
+
+    Args:
+        entries: as ``wiring.board.read_board`` returns them.
+        age_s: how long ago it was seen; None where nothing was seen yet.
+        problem: why it cannot be seen anew; None where it can.
+    """
+
+    entries: Sequence[Mapping[str, Any]]
+    age_s: float | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Links:
+    """Where a page leads to.
+
+    Args:
+        home: address of Airflow's own first page.
+        forms: address of the form that starts a DAG, by what it does.
+        reports: address of a report, by flow and what it is of; empty where it is not at hand.
+    """
+
+    home: str
+    forms: Mapping[str, str]
+    reports: Mapping[tuple[str, str], str]
+
+
+def all_flows(look: Look, samples: Mapping[str, Sequence[LagSample]], links: Links) -> str:
+    """Return the page of all flows."""
+    rows = [_row(entry, samples.get(entry["flow"], ()), links) for entry in look.entries]
+    rows.sort(key=lambda row: (_GOOD, _UNKNOWN, _BAD).index(row["colour"]), reverse=True)
+    colour = rows[0]["colour"] if rows else _GOOD
+    return render(
+        "overview",
+        beside=_TEMPLATES,
+        colour=_UNKNOWN if look.problem or look.age_s is None else colour,
+        heading=_heading(look, rows),
+        rows=rows,
+        look=look,
+        seen=_seen(look),
+        links=links,
+    )
+
+
+def one_flow(look: Look, entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -> str:
+    """Return the page of one flow."""
+    return render(
+        "flow",
+        beside=_TEMPLATES,
+        told=entry,
+        row=_row(entry, samples, links),
+        look=look,
+        seen=_seen(look),
+        tiles=_tiles(entry),
+        lag=_lag_chart(samples),
+        age=_age_chart(samples),
+        throughput=_throughput_chart(entry.get("throughput") or ()),
+        needs=entry["needs"][:_NEEDS],
+        more_needs=max(0, len(entry["needs"]) - _NEEDS),
+        notes=entry["notes"][:_NOTES],
+        partitions=_partitions(entry["partitions"]),
+        outside=_outside(entry["topics"]),
+        drills=_drills(entry, links),
+        links=links,
+        report=links.reports.get((entry["flow"], "audit"), ""),
+        audit=describe_audit(entry["audit"]) if entry["audit"] else None,
+        verified=describe_verified(entry["verified"]),
+        run=describe_run(entry["run"]),
+    )
+
+
+def no_such_flow(flow: str) -> str:
+    """Return the page for a flow of which nobody has heard."""
+    return render(
+        "message",
+        title="No such flow",
+        text=f"There is no flow {flow}. Its file may have been removed, or has another name.",
+    )
+
+
+def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:
+    bad = [row for row in rows if row["colour"] == _BAD]
+    unknown = [row for row in rows if row["colour"] == _UNKNOWN]
+    if look.age_s is None:
+        return "Asking the clusters"
+    if not rows:
+        return "No flows yet"
+    if len(rows) == 1:
+        return f"The flow {'needs somebody' if bad else 'is not fully known' if unknown else 'is in order'}"
+    if bad:
+        return f"{len(bad)} of {len(rows)} flows need{'s' if len(bad) == 1 else ''} somebody"
+    if unknown:
+        return f"{len(unknown)} of {len(rows)} flows not fully known"
+    return "All flows are in order"
+
+
+def _seen(look: Look) -> str:
+    return "not seen yet" if look.age_s is None else f"seen {age_text(look.age_s)} ago"
+
+
+def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -> dict[str, Any]:
+    needs = entry["needs"]
+    return {
+        "flow": entry["flow"],
+        "colour": _COLOURS.get(entry["exit"], _BAD),
+        "state": str(entry["state"]).replace("_", " "),
+        "route": f"{entry['source']['alias'] or '?'} → {entry['target']['alias'] or '?'}",
+        "lag": "unknown" if entry["lag_offsets"] is None else f"{entry['lag_offsets']:,}",
+        "oldest": _age(entry["oldest_missing_s"]),
+        "committed": _age(entry["last_commit_s"]),
+        "verified": describe_verified(entry["verified"]),
+        "audit": None if entry["audit"] is None else entry["audit"]["verdict"],
+        "report": links.reports.get((entry["flow"], "audit"), ""),
+        "first": needs[0] if needs else None,
+        "more": max(0, len(needs) - 1),
+        "spark": _spark(samples),
+    }
+
+
+def _age(seconds: float | None) -> str:
+    return "-" if seconds is None else age_text(seconds)
+
+
+def _spark(samples: Sequence[LagSample]) -> Any:
+    """Return the lag as a line without words."""
+    values = [sample.lag_offsets for sample in samples[-60:]]
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return ""
+    highest = max(known) or 1
+    points = " ".join(
+        f"{100 * n / (len(values) - 1):.1f},{22 - 20 * value / highest:.1f}"
+        for n, value in enumerate(values)
+        if value is not None
+    )
+    line = f'<polyline points="{points}"/>'
+    return drawn(f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true">{line}</svg>')
+
+
+def _tiles(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    lag = entry["lag_offsets"]
+    states = [p["state"] for p in entry["partitions"]]
+    stopped = states.count("stopped")
+    return [
+        ("unknown" if lag is None else f"{lag:,}", "offsets that the target lacks"),
+        (_age(entry["oldest_missing_s"]), "age of the oldest of them"),
+        (_age(entry["last_commit_s"]), "since the last commit"),
+        (f"{len(states):,}", f"partitions, {stopped:,} stopped"),
+        (str(entry["generation"] or "-"), f"starts so far; {entry['lanes'] or '-'} lanes"),
+    ]
+
+
+def _lag_chart(samples: Sequence[LagSample]) -> Any:
+    return _chart([ChartPoint(s.at_ms, s.lag_offsets) for s in samples], _short, "lag in offsets")
+
+
+def _age_chart(samples: Sequence[LagSample]) -> Any:
+    points = [ChartPoint(s.at_ms, s.oldest_missing_s) for s in samples]
+    return _chart(points, age_text, "age of the oldest missing record")
+
+
+def _throughput_chart(minutes: Sequence[Sequence[int]]) -> Any:
+    points = [ChartPoint(at_ms, 1000 * records / MINUTE_MS) for at_ms, records, _ in minutes]
+    return _chart(points, _short, "records copied a second") if any(p.value for p in points) else ""
+
+
+def _chart(points: Sequence[ChartPoint], words: Any, title: str) -> Any:
+    return drawn(line_chart(points, words, title)) if len(points) > 1 else ""
+
+
+def _short(value: float) -> str:
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def _partitions(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return those that are not in order first, then those that lack most."""
+
+    def place(partition: Mapping[str, Any]) -> tuple[int, int]:
+        return _ORDER.get(partition["state"], 0), -(partition["lag_offsets"] or 0)
+
+    rows = sorted(partitions, key=place)
+    return {"rows": rows[:_ROWS], "more": max(0, len(rows) - _ROWS)}
+
+
+def _outside(topics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    rows = [topic for topic in topics if not topic["in"]]
+    return {"rows": rows[:_ROWS], "more": max(0, len(rows) - _ROWS)}
+
+
+def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
+    told = entry.get("drills")
+    rows = [
+        {**each, "report": links.reports.get((entry["flow"], each["drill"]), "")}
+        for each in (told or {}).get("drills", ())[:_DRILLS]
+    ]
+    return {"rows": rows, "problem": entry.get("drills_error")}

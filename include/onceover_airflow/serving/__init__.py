@@ -1,0 +1,1 @@
+"""What Airflow's web server shows of ours: reports, and the Onceover page."""

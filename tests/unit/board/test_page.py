@@ -1,0 +1,180 @@
+"""The Onceover page without clusters: what it says, what it leaves out, what nobody can make it do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from onceover.board.charts import ChartPoint, line_chart
+from onceover.board.page import Links, Look, all_flows, no_such_flow, one_flow
+from onceover.board.samples import KEPT, LagSample, Samples
+from onceover.board.throughput import MINUTE_MS, MINUTES, by_minute
+from onceover.errors import UsageError
+from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
+from tests.support.hostilenames import HOSTILE
+
+LINKS = Links("/", {"Copy": "/dags/replicate"}, {})
+
+
+def entry(name: str = "orders", **changes: Any) -> dict[str, Any]:
+    """Return what ``status`` says of a flow that was never started, with changes."""
+    source, target = StatusSide(alias="east"), StatusSide(alias="west")
+    told = shape(StatusFacts(flow=name, now_ms=1000.0, source=source, target=target))
+    return {**told, "drills": None, "drills_error": None, "throughput": [], **changes}
+
+
+def partition(number: int, state: str = "caught_up", lag: int | None = 0, **changes: Any) -> dict[str, Any]:
+    told = {
+        "topic": "orders", "partition": number, "state": state, "stop": None, "open_offsets": 0,
+        "position": 5, "lso": 5, "lag_offsets": lag,
+    }  # fmt: skip
+    return {**told, **changes}
+
+
+def stopped(number: int, name: str = "x") -> dict[str, Any]:
+    stop = {"code": "RECORD_REFUSED", "message": f"bad {name}", "resolve": f"onceover partition skip {name}"}
+    return partition(number, "stopped", 7, stop=stop)
+
+
+def pages(told: dict[str, Any], samples: tuple[LagSample, ...] = ()) -> tuple[str, str]:
+    look = Look([told], 3.0)
+    return all_flows(look, {told["flow"]: samples}, LINKS), one_flow(look, told, samples, LINKS)
+
+
+def test_what_needs_somebody_comes_first_with_the_command() -> None:
+    """Of flows, and of partitions."""
+    need = {"code": "RECORD_REFUSED", "message": "bad", "resolve": "onceover partition skip", "exit": 3}
+    bad = entry("zebra", exit=3, needs=[need], partitions=[partition(0), stopped(1)])
+    text = all_flows(Look([entry("apple"), bad], 1.0), {}, LINKS)
+    assert "1 of 2 flows needs somebody" in text
+    assert text.index("zebra") < text.index("apple")
+    assert "onceover partition skip" in text
+    page = one_flow(Look([bad], 1.0), bad, (), LINKS)
+    assert page.index("orders:1") < page.index("orders:0")
+
+
+def test_what_nobody_knows_is_no_number() -> None:
+    """Neither in tables nor in plots: a gap."""
+    told = entry(lag_offsets=None, exit=5, partitions=[partition(0, "copying", None)])
+    overview, page = pages(told, (LagSample(0, 5, 1.0), LagSample(10, None, None), LagSample(20, 4, 1.0)))
+    assert "not fully known" in overview
+    assert "unknown" in overview
+    assert page.count("<polyline") == 4, "two plots of two stretches each"
+    assert ">None<" not in overview + page
+
+
+def test_before_anything_was_seen_it_says_that_it_asks() -> None:
+    """And where it cannot ask any more, why, beside what was seen before."""
+    assert "Asking the clusters" in all_flows(Look([], None), {}, LINKS)
+    assert "There are no flow files" in all_flows(Look([], 1.0), {}, LINKS)
+    text = all_flows(Look([entry()], 100.0, "the disk is full"), {}, LINKS)
+    assert "the disk is full" in text
+    assert "1 min 40 s ago" in text
+    assert "orders" in text
+
+
+def test_a_broken_file_is_shown_with_its_fault() -> None:
+    """It hides no other."""
+    error = UsageError("unknown key tarket", code="BAD_CONFIG", resolve="correct it")
+    told = {
+        **broken_entry("bad", "/x/bad.yaml", error),
+        "drills": None,
+        "drills_error": None,
+        "throughput": [],
+    }
+    text = all_flows(Look([entry(), told], 1.0), {}, LINKS)
+    assert "unknown key tarket" in text
+    assert "unknown key tarket" in one_flow(Look([told], 1.0), told, (), LINKS)
+
+
+def test_thousands_of_partitions_make_no_larger_page() -> None:
+    """What is stopped is among those that are shown."""
+    many = [partition(number) for number in range(5_000)]
+    told = entry(partitions=[*many, stopped(5_000)], topics=[])
+    page = one_flow(Look([told], 1.0), told, (), LINKS)
+    assert len(page) < 100_000
+    assert "orders:5000" in page
+    assert "4,901 more" in page
+
+
+def test_drills_are_shown_with_their_reports() -> None:
+    """The page is linked where it is at hand."""
+    drills = [
+        {"drill": "d2", "mode": "rehearsal", "began_ms": 0, "result": "PASS", "rto_s": 1.5},
+        {"drill": "d1", "mode": "planned", "began_ms": 0, "result": None, "rto_s": None},
+    ]
+    told = entry(drills={"drills": drills})
+    page = one_flow(Look([told], 1.0), told, (), Links("/", {}, {("orders", "d2"): "/onceover/drills/x"}))
+    assert 'href="/onceover/drills/x"' in page
+    assert "not ended" in page
+    damaged = entry(drills_error="JOURNAL_DAMAGED: somebody wrote there")
+    assert "somebody wrote there" in one_flow(Look([damaged], 1.0), damaged, (), LINKS)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing(name: str) -> None:
+    """As many signs of HTML as with a harmless name."""
+
+    def told(name: str) -> dict[str, Any]:
+        need = {"code": "X", "message": name, "resolve": f"do {name}", "exit": 3}
+        return entry(
+            "orders",
+            exit=3,
+            needs=[need],
+            notes=[{"object": name, "code": "X", "message": name, "resolve": name}],
+            partitions=[{**stopped(0, name), "topic": name}],
+            topics=[{"topic": name, "target_topic": name, "in": False, "reason": name, "partitions": 1}],
+            drills_error=f"bad {name}",
+        )
+
+    for hostile, harmless in zip(pages(told(name)), pages(told("x")), strict=True):
+        assert hostile.count("<") == harmless.count("<")
+        assert "<script" not in hostile
+    assert no_such_flow(name).count("<") == no_such_flow("x").count("<")
+
+
+def test_no_page_loads_or_runs_anything() -> None:
+    """Every address in it is one of its links."""
+    for page in pages(entry(partitions=[partition(0)]), (LagSample(0, 1, 1.0), LagSample(9, 2, 1.0))):
+        assert "<script" not in page
+        assert re.findall(r"(?:src|url)\s*[=(]", page) == []
+        assert set(re.findall(r'href="([^"]*)"', page)) <= {
+            "data:,",
+            "/",
+            "/dags/replicate",
+            "../",
+            "flows/orders",
+        }
+
+
+def test_what_is_remembered_is_bounded_and_forgets_flows_that_are_gone() -> None:
+    """The oldest go first."""
+    samples = Samples()
+    for at_ms in range(KEPT + 5):
+        samples.add([entry("a", lag_offsets=at_ms), entry("b")], at_ms)
+    assert len(samples.of("a")) == KEPT
+    assert samples.of("a")[-1].lag_offsets == KEPT + 4
+    samples.add([entry("a")], KEPT + 5)
+    assert samples.of("b") == ()
+
+
+def test_records_are_counted_by_the_minute() -> None:
+    """The minute that is not over is left out, and what is older than an hour."""
+    now_ms = 100 * MINUTE_MS + 30_000
+    rows = [(99 * MINUTE_MS, 5, 50), (99 * MINUTE_MS + 1, 6, 60), (100 * MINUTE_MS, 9, 90), (5, 7, 70)]
+    minutes = by_minute(rows, now_ms)
+    assert len(minutes) == MINUTES
+    assert minutes[-1] == (99 * MINUTE_MS, 11, 110)
+    assert sum(minute.records for minute in minutes) == 11
+
+
+@pytest.mark.parametrize("highest", [0, 0.04, 1, 7, 99, 1_234_567, 10**12])
+def test_a_plot_holds_its_line(highest: float) -> None:
+    """Whatever the values are, nothing is drawn outside of it."""
+    svg = line_chart(
+        [ChartPoint(0, 0), ChartPoint(60_000, highest), ChartPoint(120_000, highest / 2)], str, "x"
+    )
+    numbers = [float(y) for _, y in re.findall(r"([\d.]+),([\d.]+)", re.findall(r'points="([^"]*)"', svg)[0])]
+    assert all(0 <= y <= 130 for y in numbers)
