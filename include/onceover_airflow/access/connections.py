@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections import ChainMap
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -12,6 +12,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
+from onceover.config import home
 from onceover.config.clients.connection import variable_of
 from onceover.config.clients.resolve import resolve_clients
 from onceover.config.connect.connectclients import resolve_connect
@@ -38,7 +39,7 @@ def connection_environment(flow: Flow) -> dict[str, str]:
     names = {spec.connection for spec in (flow.source, flow.target) if spec.connection}
     where = f"flow {flow.flow}, {flow.path}"
     variables = {variable_of(name): _read(name, where, "kafka") for name in sorted(names)}
-    for client in resolve_clients(flow, {**os.environ, **variables}):
+    for client in resolve_clients(flow, ChainMap(variables, dict(home.variables()))):
         _mask(secret_texts(client.properties))
     return variables
 

@@ -1,0 +1,39 @@
+"""Clients of flows are looked at before a task runs: also those of the clusters of `make up`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.config.home import ENVIRONMENT_FILE, render_environment
+from onceover_airflow.access.connections import flow_connections
+
+EAST = "ONCEOVER_TEST_EAST"
+
+
+def test_a_variable_that_the_embedded_clusters_leave_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the file that they leave, as everywhere else; a flow that is not in order costs no other its."""
+    from onceover.config.flow.load import load_flow
+    from onceover_airflow.access.connections import connection_environment
+
+    var, flows = tmp_path / "var", tmp_path / "flows"
+    flows.mkdir()
+    monkeypatch.setenv("ONCEOVER_HOME", str(var))
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(flows))
+    monkeypatch.delenv(EAST, raising=False)
+    left = var / ENVIRONMENT_FILE
+    left.parent.mkdir(parents=True)
+    left.write_text(render_environment({EAST: "127.0.0.1:1"}))
+    (flows / "bad.yaml").write_text("flow: bad\n")
+    flow = flows / "orders.yaml"
+    flow.write_text(
+        "flow: orders\n"
+        f"source: {{alias: a, client: {{bootstrap.servers: '${{{EAST}}}'}}}}\n"
+        "target: {alias: b, client: {bootstrap.servers: '127.0.0.1:2'}}\n"
+        "topics: {include: [x]}\n"
+    )
+    assert connection_environment(load_flow(flow)) == {}
+    assert flow_connections() == {}
