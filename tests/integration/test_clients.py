@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tests.support.adversary import Adversary
 from tests.support.clientmoves import (
     AHEAD,
     ASSIGNED_AHEAD,
@@ -24,8 +24,11 @@ from tests.support.clientmoves import (
     Course,
     clients_switched_over,
 )
-from tests.support.movers import KAFKA_PYTHON, LIBRDKAFKA, PLAIN, SUBSCRIBED, TRANSACTIONAL
+from tests.support.clusters import SharedCluster
+from tests.support.movers import KAFKA_PYTHON, LIBRDKAFKA, PLAIN, TRANSACTIONAL
 from tests.support.moving import moving_clusters
+from tests.support.rawkafka import RawConnection, build_batch
+from tests.support.replica import read_records
 
 JAVA = "4.3.0"
 CASTS = [
@@ -60,18 +63,7 @@ def course(session_home: Path) -> Iterator[Course]:
 )
 def test_started_anew_each_goes_on_at_the_exact_record(course: Course, library: str, part: str) -> None:
     """Ended before the name is switched, started behind it: nothing is lost, repeated or out of order."""
-    role = course.role(library, part, anew=True)
-    if not role.reads:
-        written = [
-            value for value in course.there[role.partition].values() if value.startswith(f"{role.name}-")
-        ]
-        assert written[: len(acked(course, library, part, anew=True))] == acked(
-            course, library, part, anew=True
-        )
-        return
-    for partition in (AHEAD, BEHIND) if role.kind == SUBSCRIBED else (role.partition,):
-        read = course.values_read(role, partition)
-        assert read == list(course.there[partition].values())[: len(read)]
+    course.assert_exact(course.role(library, part, anew=True))
 
 
 @pytest.mark.parametrize("library", [JAVA, LIBRDKAFKA])
@@ -79,13 +71,7 @@ def test_a_member_that_stays_up_misses_nothing_and_its_position_stays_exact(
     course: Course, library: str
 ) -> None:
     """It may be handed records twice: it reads on at its old number until it is told that it is no member."""
-    role = course.role(library, CLASSIC)
-    for partition in (AHEAD, BEHIND):
-        there = list(course.there[partition].values())
-        read = course.values_read(role, partition)
-        assert set(read) >= set(there[: there.index(read[-1])])
-        committed = [s for s in course.behind(role, "committed") if s.partition == partition]
-        assert all(each.offset > course.place(role, partition) for each in committed)
+    course.assert_complete(course.role(library, CLASSIC))
 
 
 @pytest.mark.parametrize("library", [JAVA, LIBRDKAFKA])
@@ -112,19 +98,19 @@ def test_a_reader_with_assign_whose_number_is_beyond_the_end_skips_without_a_wor
 
 
 def test_a_member_of_the_consumer_protocol_that_stays_up_ends(course: Course) -> None:
-    """On the target its group is an empty classic one, which only who joins anew takes over."""
+    """On the target its group is an empty classic one, which only who joins anew takes over.
+
+    Nothing is said of its commits: in one of a dozen runs one was taken before it ended.
+    """
     role = course.role(JAVA, CONSUMER)
     assert any("is not a consumer group" in each for each in course.faults(role))
-    assert not course.behind(role, "committed")
 
 
 def test_an_idempotent_producer_that_stays_up_goes_on(course: Course) -> None:
     """Under the producer id that the source gave it: docs/clients.md tells why it should not."""
-    values = acked(course, JAVA, PLAIN)
     role = course.role(JAVA, PLAIN)
-    written = [value for value in course.there[BEHIND].values() if value.startswith(f"{role.name}-")]
-    assert written[: len(values)] == values
     assert course.behind(role, "acked")
+    course.assert_exact(role)
 
 
 def test_a_transactional_producer_that_stays_up_ends(course: Course) -> None:
@@ -140,9 +126,20 @@ def test_kafka_python_stays_where_it_is(course: Course) -> None:
     assert course.seconds(role) is None
 
 
-def acked(course: Course, library: str, part: str, *, anew: bool = False) -> list[str]:
-    """Return what a producer was told is there; the numbers are in order, and none is missing."""
-    values = [s.words for s in course.said(course.role(library, part, anew=anew)) if s.what == "acked"]
-    numbers = [int(value.rpartition("-")[2]) for value in values]
-    assert all(after == before + 1 for before, after in pairwise(numbers))
-    return values
+def test_a_producer_id_of_another_cluster_is_taken_for_that_of_somebody_here(
+    target_cluster: SharedCluster, unique_name: str
+) -> None:
+    """Each cluster counts its producer ids from 0. A record whose number somebody else's had is acknowledged,
+    and is not there."""
+    with Adversary(target_cluster.bootstrap) as adversary, RawConnection(target_cluster.bootstrap) as target:
+        topic = adversary.create_topic(unique_name)
+        here = target.init_producer(None)
+
+        def write(sequence: int, value: bytes) -> int:
+            record = adversary.record(value=value)
+            batch = build_batch([record], producer=here._replace(sequence=sequence))
+            return target.produce(topic, 0, batch)
+
+        offsets = [write(sequence, b"here") for sequence in range(3)]
+        assert write(2, b"moved") == offsets[2]
+    assert [each.value for each in read_records(target_cluster.client, topic).values()] == [b"here"] * 3

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +69,7 @@ class Cast:
         ends: those that are waited for until they say that something went wrong, and some of the words.
         anew: they are ended before the switch is pulled, and started again behind it.
         settings: by the library's names.
+        tag: tells two casts with one library apart.
     """
 
     library: str
@@ -76,6 +78,7 @@ class Cast:
     ends: Mapping[str, str] = field(default_factory=dict)
     anew: bool = False
     settings: dict[str, Any] = field(default_factory=dict)
+    tag: str = "stays"
 
     def role(self, prefix: str, part: str, topic: str, client: dict[str, Any]) -> Role:
         """Return one of them."""
@@ -86,8 +89,22 @@ class Cast:
             settings[key] = "earliest"
         if part == CONSUMER:
             settings["group.protocol"] = "consumer"
-        name = f"{prefix}-{self.library}-{'anew' if self.anew else 'stays'}-{part}"
-        return Role(name, kind, topic, partition, settings=settings)
+        return Role(self.name(prefix, part), kind, topic, partition, settings=settings)
+
+    def name(self, prefix: str, part: str) -> str:
+        """Return what it is called."""
+        return f"{prefix}-{self.library}-{'anew' if self.anew else self.tag}-{part}"
+
+
+class Gone(Enum):
+    """What becomes of the source for its clients, once the name leads elsewhere."""
+
+    SHUT = auto()
+    """They are cut off, and refused."""
+    SILENT = auto()
+    """Nothing answers, and nothing is refused, as where a host dies."""
+    NOT = auto()
+    """Nothing: it answers as ever."""
 
 
 @dataclass
@@ -101,9 +118,9 @@ class Course:
     placed: dict[tuple[str, int], int] = field(default_factory=dict)
     report: dict[str, Any] = field(default_factory=dict)
 
-    def role(self, library: str, part: str, *, anew: bool = False) -> Role:
+    def role(self, library: str, part: str, *, anew: bool = False, tag: str = "stays") -> Role:
         """Return one of them."""
-        end = f"-{library}-{'anew' if anew else 'stays'}-{part}"
+        end = Cast(library, (), anew=anew, tag=tag).name("", part)
         return next(r for each in self.running for r in each.roles if r.name.endswith(end))
 
     def said(self, role: Role) -> list[Said]:
@@ -139,14 +156,44 @@ class Course:
         """Return what it has read of a partition, in its order."""
         return [s.words for s in self.said(role) if (s.what, s.partition) == ("read", partition)]
 
+    def acknowledged(self, role: Role) -> list[str]:
+        """Return what a producer was told is there."""
+        return [each.words for each in self.said(role) if each.what == "acked"]
+
+    def assert_exact(self, role: Role) -> None:
+        """Of what it has read, or was told is there, nothing was lost, repeated or out of order."""
+        if role.reads:
+            for partition in (AHEAD, BEHIND) if role.kind == SUBSCRIBED else (role.partition,):
+                read = self.values_read(role, partition)
+                assert read == list(self.there[partition].values())[: len(read)], role.name
+            return
+        written = [v for v in self.there[role.partition].values() if v.startswith(f"{role.name}-")]
+        values = self.acknowledged(role)
+        # Whoever was ended may have written one more than it was told.
+        assert written[: len(values)] == values, role.name
+
+    def assert_complete(self, role: Role) -> None:
+        """It has missed nothing, and what it has committed since is not before where it was placed."""
+        for partition in (AHEAD, BEHIND):
+            there = list(self.there[partition].values())
+            read = self.values_read(role, partition)
+            assert set(read) >= set(there[: there.index(read[-1])]), role.name
+            committed = [s.offset for s in self.behind(role, "committed") if s.partition == partition]
+            assert min(committed) > self.place(role, partition), role.name
+
     def place(self, role: Role, partition: int) -> int:
         """Return where `place` has put it on the target."""
         return self.placed[role.name, partition]
 
 
 @contextmanager
-def clients_switched_over(moving: Moving, folder: Path, name: str, casts: Sequence[Cast]) -> Iterator[Course]:
-    """Let applications work, switch over, start some anew; yield what happened, once all that move have."""
+def clients_switched_over(
+    moving: Moving, folder: Path, name: str, casts: Sequence[Cast], gone: Gone = Gone.SHUT
+) -> Iterator[Course]:
+    """Let applications work, switch over, start some anew; yield what happened, once all that move have.
+
+    ``gone`` counts where brokers have addresses of their own.
+    """
     with ExitStack() as stack:
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(commits, "COMMITS_S", 0.5)
@@ -162,7 +209,7 @@ def clients_switched_over(moving: Moving, folder: Path, name: str, casts: Sequen
             stack.callback(each.end)
         with replica.running(seconds=_TIMEOUT_S * 3):
             wait_until(lambda: all(_busy(course, r) for r in _roles(course)), _TIMEOUT_S, "all work")
-            _switch_over(moving, folder, course, [each for each, cast in anew if cast.anew])
+            _switch_over(moving, folder, course, gone, [each for each, cast in anew if cast.anew])
         for index, (each, cast) in enumerate(anew):
             if cast.anew:
                 again = Applications(
@@ -216,7 +263,9 @@ def _acknowledged(course: Course, role: Role) -> int:
     return sum(each.what == "acked" for each in course.said(role))
 
 
-def _switch_over(moving: Moving, folder: Path, course: Course, ended: Sequence[Applications]) -> None:
+def _switch_over(
+    moving: Moving, folder: Path, course: Course, gone: Gone, ended: Sequence[Applications]
+) -> None:
     """Run the drill, whose command flips the switch; somebody else writes on the target at once."""
 
     def pulled(_: str) -> None:
@@ -230,8 +279,8 @@ def _switch_over(moving: Moving, folder: Path, course: Course, ended: Sequence[A
         course.flip_s = time.time()
         write(course, _EARLY)
         moving.lead_to(moving.pair[1])
-        if not moving.through:
-            moving.listener.shut()
+        if not moving.through and gone is not Gone.NOT:
+            (moving.listener.shut if gone is Gone.SHUT else moving.listener.swallow)()
 
     lever = Lever(pulled)
     lever.write_program(folder / "switch")
