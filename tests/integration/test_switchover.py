@@ -19,6 +19,7 @@ from onceover.drills.switching.course import STEP_NAMES
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
+from tests.support.adversary import COMPACT_AT_ONCE, Adversary
 from tests.support.applications import Application, Place, Reader, Writer, at_work
 from tests.support.flows import InlineFlow, write_flow
 from tests.support.grants import (
@@ -31,13 +32,15 @@ from tests.support.grants import (
 )
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters
-from tests.support.replica import Live, Replica, Seen, delete_topics
+from tests.support.rawkafka import Codec
+from tests.support.replica import Live, Replica, Seen, delete_topics, read_records
 from tests.support.rightstable import command_rights
 from tests.support.switching import Switched, acls_of, copied, ran, step_of, switched, undone_or_gone_on_with
 from tests.support.wait import wait_until
 
 DONE, USAGE, PERSON = 0, 2, 3
 TIMEOUT_S = 60.0
+KEYS = [f"k{number}".encode() for number in range(10)]
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +134,45 @@ class Applications:
             assert read == on[partition][: len(read)]
 
 
+class Cargo:
+    """Topics that go over and back beside the applications': a compacted one, and one for each of two codecs.
+
+    Each has a group that has read to the middle of the batch that was written last.
+    """
+
+    def __init__(self, replica: Switched) -> None:
+        self._group = f"{replica.name}-cargo"
+        compacted = replica.topic("compacted", config=COMPACT_AT_ONCE)
+        replica.source.holes(compacted, codec=Codec.ZSTD)
+        self.topics = {compacted: Codec.NONE}
+        self.topics |= {replica.topic(codec.name.lower()): codec for codec in (Codec.GZIP, Codec.ZSTD)}
+        self.add(replica.source, replica.source_client)
+
+    def add(self, side: Adversary, client: dict[str, str]) -> None:
+        """Write, and read half of it, where the clients are."""
+        for topic, codec in self.topics.items():
+            records = [side.record(key=key) for key in KEYS]
+            commit(client, self._group, topic, {0: side.plain(topic, 0, records, codec) + 5})
+
+    def arrived(self, left: dict[str, str], here: dict[str, str]) -> None:
+        """Both sides hold the same, and the group goes on with the same record.
+
+        Each side has its own log cleaner, which leaves the last record of a key.
+        """
+        for topic, codec in self.topics.items():
+            before, now = (read_records(client, topic) for client in (left, here))
+            if codec is Codec.NONE:
+                assert {r.key: r for r in now.values()} == {r.key: r for r in before.values()}
+            else:
+                assert list(now.values()) == list(before.values())
+            for client, records in ((left, before), (here, now)):
+                at = offset_of(client, self._group, topic)
+                assert at is not None
+                assert [records[o].key for o in sorted(records) if o >= at] == [
+                    b"k%d" % n for n in range(5, 10)
+                ]
+
+
 def numbers(read: Callable[[str, int], dict[int, Seen]], topic: str) -> dict[int, list[int]]:
     return {p: [int(record.value or b"-1") for record in read(topic, p).values()] for p in (0, 1)}
 
@@ -169,20 +211,24 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
     replica.command_does('echo target > "$(dirname "$0")/place"')
     topic = replica.topic(partitions=2)
     applications, back = Applications(replica, guarded, topic), other_way(replica)
+    cargo = Cargo(replica)
     with at_work(applications.all):
         with replica.running():
             applications.go_on()
             code, told = ran(replica, capsys)
             assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
             assert [step["name"] for step in told["steps"]] == list(STEP_NAMES)
-            assert step_of(told, "reverse")["evidence"]["positions"] == 2
+            assert step_of(told, "reverse")["evidence"]["positions"] == 2 + len(cargo.topics)
         applications.go_on()
+        cargo.arrived(replica.source_client, replica.target_client)
+        cargo.add(replica.target, replica.target_client)
         with live(back):
             applications.go_on()
             arguments = "drill", "run", str(back.path), "--mode", "planned", "--approve"
             code, told = replica.command(capsys, *arguments)
             assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
         applications.go_on()
+    cargo.arrived(replica.target_client, replica.source_client)
     applications.judge(numbers(replica.source_records, topic))
     replica.copy()
     assert numbers(replica.target_records, topic) == numbers(replica.source_records, topic)

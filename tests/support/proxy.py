@@ -36,10 +36,10 @@ class Temper(Enum):
 class Proxy:
     """Forwards to ``upstream`` (a port on loopback, to be set before anybody connects). A context manager.
 
-    ``delay_s`` is added on each way, to every piece that arrives.
+    ``delay_s`` is added on each way, to every piece that arrives. ``port``: its own, 0 for any.
     """
 
-    def __init__(self, upstream: int = 0) -> None:
+    def __init__(self, upstream: int = 0, port: int = 0) -> None:
         self.upstream = upstream
         self.delay_s = 0.0
         self.refusing = False
@@ -48,7 +48,7 @@ class Proxy:
         self._links: list[_Link] = []
         self._lock = threading.Lock()
         self._closed = False
-        self._listener = socket.create_server((LOOPBACK, 0))
+        self._listener = socket.create_server((LOOPBACK, port))
         self._listener.settimeout(_POLL_S)
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, name="proxy", daemon=True)

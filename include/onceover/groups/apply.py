@@ -278,8 +278,8 @@ class GroupSync:
         commits, deletions = {}, {}
         for group, rows in writes.items():
             commits[group] = {
-                # Leader epochs count within one cluster: the giving side's would make a reader of the
-                # receiving one believe that its log was truncated.
+                # Leader epochs count within one cluster. With one that the receiving side has not reached,
+                # Kafka's consumer waits for it, and says nothing (tests/integration/test_groups_epochs.py).
                 row.facts.receiving: OffsetToCommit(row.decision.to, NO_EPOCH, row.facts.metadata)
                 for row in rows
                 if row.decision.to is not None

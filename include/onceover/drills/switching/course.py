@@ -12,7 +12,12 @@ REVERSE: Final = "reverse"
 # From the point of no return on, both do the same.
 _GIVEN: Final = (
     PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
-    PlannedStep("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
+    PlannedStep(
+        "redirect",
+        "bring the clients to the target, each of them started anew",
+        1800,
+        "end the clients, change bootstrap.servers, start them",
+    ),
     PlannedStep(
         "verify",
         "write and read on the target",
