@@ -35,8 +35,8 @@ class PromotedOrigin(Passive):
 
     Args:
         name: the flow whose copies were promoted; it copies from this flow's target to this flow's source.
-        written: how many records a partition of this flow's target holds from one offset to another, also
-            those that are not committed.
+        written: how many records a partition of this flow's target holds from one offset to another that are
+            committed, or may be yet.
     """
 
     name: str
@@ -103,7 +103,7 @@ class PromotedOrigin(Passive):
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
         orphans = self.written(seat.target, cut, ends.get(seat.target, cut))
         if orphans:
-            return _orphans(place, seat, cut, orphans)
+            return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
         return SeedOffset(end, reason, _NONE, None)
 
@@ -123,12 +123,15 @@ class PromotedOrigin(Passive):
             )
 
 
-def _orphans(place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:
+def _orphans(flow: str, place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:
+    see = commands.command("drill", "orphans", "plan", flow)
+    rebuild = commands.command("drill", "orphans", "apply", flow, "--rebuild")
     return Refusal(
         str(seat.source),
         SeedingCode.ORPHANS,
         f"{seat.target} on {place.target.alias} holds {orphans} records from {cut} on that were never "
         "copied: they were written around the switchover",
-        f"see what they are; then delete {seat.target.topic} on {place.target.alias} to have it copied anew, "
-        "or keep them and name the offset with `--from file:...`",
+        f"{see} says what they are; {rebuild} exports them, then deletes {seat.target.topic} on "
+        f"{place.target.alias} to have it copied anew; or keep them there and name the offset with "
+        "`--from file:...`",
     )

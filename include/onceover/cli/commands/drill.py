@@ -24,6 +24,7 @@ from onceover.wiring.drills import (
     report_page,
 )
 from onceover.wiring.flows import opened
+from onceover.wiring.orphans import OrphanWish, orphan_export
 from onceover.wiring.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
 
 
@@ -49,10 +50,27 @@ def run(args: argparse.Namespace) -> CommandResult:
         with privately(), opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
-            _ask(flow.flow, approved=args.approve)
+            _ask(flow.flow, "the switchover", approved=args.approve)
             return _told(flow, applied(switching, as_json=args.json, approval=Approval.of(plan.items)))
     with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
         return _told(flow, applied(rehearsing, as_json=args.json))
+
+
+def plan_orphans(args: argparse.Namespace) -> CommandResult:
+    """Say what the old source holds alone; change nothing."""
+    with opened(load_flow(args.flow), partial(orphan_export, wish=_orphans(args), pause=wait)) as export:
+        return planned(export)
+
+
+def apply_orphans(args: argparse.Namespace) -> CommandResult:
+    """Show the plan, ask, export, and delete behind that where it was asked for."""
+    flow = load_flow(args.flow)
+    with privately(), opened(flow, partial(orphan_export, wish=_orphans(args), pause=wait)) as export:
+        plan = export.plan()
+        say(plan.describe(), aside=args.json)
+        if plan.changes:
+            _ask(flow.flow, "the export", approved=args.approve)
+        return applied(export, as_json=args.json, counting="orphans", approval=Approval.of(plan.items))
 
 
 def confirm(args: argparse.Namespace) -> CommandResult:
@@ -69,7 +87,7 @@ def _told(flow: Flow, told: CommandResult) -> CommandResult:
     )
 
 
-def _ask(flow: str, *, approved: bool) -> None:
+def _ask(flow: str, what: str, *, approved: bool) -> None:
     """Have a person say yes, on a terminal or by ``--approve``.
 
     Raises:
@@ -82,7 +100,7 @@ def _ask(flow: str, *, approved: bool) -> None:
         if sys.stdin.readline().strip() == flow:
             return
     raise UsageError(
-        "nobody has approved the switchover; nothing was done",
+        f"nobody has approved {what}; nothing was done",
         code=DrillCode.NOT_APPROVED,
         resolve="read the plan, then add `--approve`",
     )
@@ -125,6 +143,10 @@ def abort(args: argparse.Namespace) -> CommandResult:
 
 def _switch(args: argparse.Namespace) -> SwitchoverWish:
     return SwitchoverWish(args.mode, tuple(args.topics), args.take_over)
+
+
+def _orphans(args: argparse.Namespace) -> OrphanWish:
+    return OrphanWish(tuple(args.topics), args.rebuild)
 
 
 def _wish(args: argparse.Namespace) -> RehearsalWish:
