@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from onceover.copy.loop import Until
+from onceover.lead.ends import BatchPlanner
+from onceover.model import TopicPartition, lane_of
+from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow, write_flow
 from tests.support.replica import Replica, Seen, read_records
 
 DONE, USAGE, DECIDE, AGAIN = 0, 2, 3, 5
 ORIGIN_HEADERS = 6
+_COPIES_S = 60.0
 Capture = pytest.CaptureFixture[str]
 
 
@@ -38,6 +44,31 @@ class Orphaned(Replica):
         )
         assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
         return told
+
+    def orphaned_topic(self, capsys: Capture, *, copied: int = 10, orphans: int = 5) -> str:
+        """Return a topic with so many records that were copied, and so many that were not; switched over."""
+        topic = self.topic()
+        self.source.plain(topic, 0, self.source.records(copied))
+        self.copy()
+        self.source.plain(topic, 0, self.source.records(orphans))
+        self.switch_over(capsys)
+        return topic
+
+    def copy_only(self, tp: TopicPartition) -> None:
+        """Let the lane of one partition copy what is there, and the others' nothing."""
+        flow = self.flow
+        with flow.running() as (_, layout):
+            planner = BatchPlanner(self.name, layout.run, lambda: 1.0)
+            planner.open(*open_clusters(flow.watch.flow))
+            ends = planner.ends()
+            planner.close()
+            until = Until(time.monotonic() + _COPIES_S, {tp: ends[tp]})
+            flow.lane(layout, lane_of(tp, layout.lanes), until)
+
+    def behind(self, topic: str, cut: int, partition: int = 0) -> list[Exported]:
+        """Return what an ordinary reader of the source meets behind a cut."""
+        found = read_records(self.source_client, topic, partition)
+        return [Exported(topic, partition, at, record) for at, record in found.items() if at >= cut]
 
     def orphans(self, capsys: Capture, action: str, *more: str) -> tuple[int, dict[str, Any]]:
         """Run ``drill orphans``; what it does is approved."""

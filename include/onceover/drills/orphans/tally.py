@@ -109,7 +109,8 @@ class SpanReader:
             early = begun.pop(span.producer_id, None)
             first = span if early is None else span._replace(first=early.first, first_ms=early.first_ms)
             mine.append(first)
-        return [*before._spans, *joined, *mine]
+        # The end of what is left lies behind this stretch, too.
+        return [*before._spans, *joined, *mine, *begun.values()]
 
     def _keep(self, span: TransactionSpan) -> None:
         if len(self._spans) < self._most:
