@@ -178,6 +178,9 @@ class OrphanReader:
 
     def _others(self) -> list[OtherFlow]:
         """Return the flows that write to the old source: what they bring is no orphan."""
+        # Brokers leave out what may not be described; asked for by name, there or not, they say so.
+        own = names.state_topic(self.flow)
+        _check_seen(self.source, [own], f"topics with prefix {names.PREFIX}", "READ")
         reader = OtherFlows(self.source)
         try:
             found = reader.read(self.source.retry(self.source.topics))
@@ -197,6 +200,7 @@ class OrphanReader:
     ) -> tuple[list[OrphanLook], list[Refusal]]:
         """Return each partition with its cut, and those whose cut nobody can tell."""
         group = names.progress_group(self.flow)
+        _check_seen(self.target, [e.target for e in kept], "the flow's topics", "DESCRIBE")
         committed = self.target.retry(lambda: self.target.committed(group, None))
         tps = [TopicPartition(e.source, p) for e in kept for p in sorted(infos[e.source].partitions)]
         starts, stable, ends = (
@@ -332,6 +336,22 @@ class OrphanReader:
             for each in met
             if (each.header.is_control or each.header.is_transactional) and each.header.base_offset >= first
         ]
+
+
+def _check_seen(cluster: Cluster, topics: Sequence[str], which: str, right: str) -> None:
+    """Refuse to go by what a cluster leaves out because we may not see it.
+
+    Raises:
+        UsageError: not authorized.
+    """
+    for topic, error in sorted(cluster.retry(lambda: cluster.hidden_topics(topics)).items()):
+        raise UsageError(
+            f"{topic} on {cluster.alias} may not be looked at",
+            code=error.code,
+            where=topic,
+            expected=f"the right to {right} {which}",
+            resolve=f"grant the principal {right} on {which} on {cluster.alias}",
+        ) from error
 
 
 def _met(each: Visible) -> MetBatch:
