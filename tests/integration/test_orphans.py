@@ -246,6 +246,11 @@ def test_what_has_expired_is_told_and_what_was_exported_stays(replica: Orphaned,
     assert (code, done["written"], done["exported"]) == (DONE, 0, 2)
     assert replica.exported() == expected
     assert len(replica.in_file()) == 4
+    code, refused = replica.seed_back(capsys, replica.back())
+    assert (code, [r["code"] for r in refused["refused"]]) == (DECIDE, ["ORPHANS"])
+    delete_before(replica.source_client, topic, 15)
+    assert replica.orphans(capsys, "plan")[1]["orphans"] == 0
+    assert replica.seed_back(capsys, replica.back())[0] == DONE
 
 
 def test_what_was_aborted_is_no_orphan(replica: Orphaned, capsys: Capture) -> None:

@@ -27,7 +27,9 @@ from onceover.drills.orphans.files import OrphanFile, put_orphans
 from onceover.drills.orphans.plan import (
     DELETE,
     EXPORT,
+    NOTHING,
     WRITE,
+    HeldPart,
     OrphanPlace,
     OrphansPlan,
     exit_code,
@@ -40,7 +42,7 @@ from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.records import records_between
 from onceover.drills.running import new_drill
 from onceover.drills.switching.watch import SourceWatch
-from onceover.errors import NeedsOperator, NotNow, OnceoverError
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.ports import Cluster
 from onceover.planning import commands
@@ -170,11 +172,12 @@ class OrphanExport:
         """
         survey = self._parts.reader.read()
         wanted = {origin_of(look): look for look in survey.looks}
-        held: dict[OrphanOrigin, int] = {}
+        held: dict[OrphanOrigin, HeldPart] = {}
         for one in self._parts.topic.read():
             look = wanted.get(one.origin)
             if look is not None and one.record.offset >= look.first_wanted:
-                held[one.origin] = held.get(one.origin, 0) + 1
+                known = held.get(one.origin, NOTHING)
+                held[one.origin] = HeldPart(known.records + 1, one.record.offset)
         return plan_orphans(self._parts.place, survey, held, rebuild=self._rebuild)
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> OrphansExported:
@@ -219,7 +222,7 @@ class OrphanExport:
         }
 
     def _done(self, plan: OrphansPlan, drill: str, journal: Journal, caller: Caller) -> OrphansExported:
-        written = self._exported(plan, caller)
+        written = self._exported(plan, drill, caller)
         journal.done(*(c for c in plan.changes if c.what == EXPORT))
         held, file = self._read_back(plan)
         journal.done(*(c for c in plan.changes if c.what == WRITE))
@@ -233,16 +236,17 @@ class OrphanExport:
 
     # ---- the export
 
-    def _exported(self, plan: OrphansPlan, caller: Caller) -> int:
+    def _exported(self, plan: OrphansPlan, drill: str, caller: Caller) -> int:
         """Write what is not in the topic yet; return how many records that was."""
         topic = self._parts.topic
         topic.prepare()
-        writer, written, total = topic.writer(), 0, plan.orphans - sum(plan.held.values())
-        done = [0]
+        held = sum(part.records for part in plan.held.values())
+        writer, written, total, done = topic.writer(), 0, plan.orphans - held, [0]
 
         def told(more: int) -> None:
             done[0] += more
             caller.counted(done[0], max(total, done[0]))
+            self._go_on(drill)
 
         try:
             writer.begin()
@@ -254,6 +258,21 @@ class OrphanExport:
         finally:
             writer.close()
         return written
+
+    def _go_on(self, drill: str) -> None:
+        """Return where nobody wants the drill to end, and it is still this one that runs.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER.
+            Retriable: DRILL_ABORTED; what was exported stays.
+        """
+        self._parts.drills.check(drill)
+        if chains.is_asked_to_end(self._parts.drills.read(), drill):
+            raise Retriable(
+                "somebody wants the drill to end; what was exported until now stays",
+                code=DrillCode.DRILL_ABORTED,
+                resolve="run it again when there is time for it: it goes on from there",
+            )
 
     def _of_source(self, look: OrphanLook, first: int) -> Iterator[DecodedRecord]:
         """Yield the committed records of a partition, up to where it was decided when it was looked at."""
@@ -316,8 +335,7 @@ class OrphanExport:
         numbers = {"partitions": len(ends), "offsets": sum(look.end - look.start for look in looks)}
         said = {"step": DELETE, "topic": topic, **numbers}
         parts.drills.append(drill, chains.STEP, {**said, "state": "running"})
-        # Last: nothing that waits for a broker lies between this look and the deletion.
-        parts.drills.check(drill)
+        self._go_on(drill)
         info = parts.source.retry(lambda: parts.source.topics([topic])).get(topic)
         if info is None or str(info.topic_id) != looks[0].topic_id:
             raise NeedsOperator(

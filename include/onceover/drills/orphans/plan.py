@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exported import OrphanOrigin
@@ -49,6 +49,19 @@ class OrphanPlace:
     back: str | None
 
 
+class HeldPart(NamedTuple):
+    """What of a partition stands in the topic: how many records, and the newest one's source offset.
+
+    Records that were compacted away on the source since are among them.
+    """
+
+    records: int
+    last: int
+
+
+NOTHING: Final = HeldPart(0, -1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class OrphansPlan(Plan):
     """What an old source holds alone, and what would become of it.
@@ -56,15 +69,14 @@ class OrphansPlan(Plan):
     Args:
         place: where everything is.
         survey: what was seen.
-        held: what of each partition stands in the topic already: how many records of those that are orphans
-            now.
+        held: what of each partition, from the first orphan on, stands in the topic already.
         rebuild: source topics that would be deleted, so that they are copied anew.
         standing: how each of these was when it was looked at.
     """
 
     place: OrphanPlace
     survey: OrphanSurvey
-    held: Mapping[OrphanOrigin, int]
+    held: Mapping[OrphanOrigin, HeldPart]
     rebuild: tuple[str, ...] = ()
     standing: Mapping[str, ObjectState] = field(default_factory=dict)
 
@@ -120,7 +132,7 @@ class OrphansPlan(Plan):
             "first_ms": tally.first_ms,
             "last_ms": tally.last_ms,
             "bytes": tally.content_bytes,
-            "exported": self.held.get(origin_of(look), 0),
+            "exported": self.held.get(origin_of(look), NOTHING).records,
             "expired_offsets": look.first_wanted - look.cut,
             "aborted_transactions": look.aborted,
             "open_transactions": [
@@ -200,12 +212,12 @@ def _time(at_ms: int | None) -> str:
 
 
 def plan_orphans(
-    place: OrphanPlace, survey: OrphanSurvey, held: Mapping[OrphanOrigin, int], *, rebuild: bool
+    place: OrphanPlace, survey: OrphanSurvey, held: Mapping[OrphanOrigin, HeldPart], *, rebuild: bool
 ) -> OrphansPlan:
     """Return what would be done.
 
     Args:
-        held: how many of the records that were seen stand in the topic already.
+        held: what stands in the topic already.
         rebuild: topics with orphans are to be deleted behind the export.
     """
     changes = _exports(place, survey.looks, held)
@@ -238,13 +250,13 @@ def plan_orphans(
 
 
 def _exports(
-    place: OrphanPlace, looks: Sequence[OrphanLook], held: Mapping[OrphanOrigin, int]
+    place: OrphanPlace, looks: Sequence[OrphanLook], held: Mapping[OrphanOrigin, HeldPart]
 ) -> list[Change]:
     changes = []
     for look in looks:
-        already = held.get(origin_of(look), 0)
-        if look.tally.records > already:
-            there = f", {already} of them are there already" if already else ""
+        already = held.get(origin_of(look), NOTHING)
+        if look.tally.last is not None and look.tally.last > already.last:
+            there = f"; up to offset {already.last} they are there already" if already.records else ""
             changes.append(
                 Change(EXPORT, str(look.source), place.source, place.topic, f"{extent(look)}{there}")
             )

@@ -41,8 +41,9 @@ from onceover.wire.batches.visibility import Visible
 
 # A partition that gives nothing for so long cannot be read now; one that goes on may be of any length.
 STALL_S: Final = 30.0
-# Transactions of a partition that are compared: a few hundred bytes each.
-_MOST_SPANS: Final = 50_000
+# Transactions that are compared, of all partitions together: a few hundred bytes each.
+_MOST_SPANS: Final = 400_000
+_LEAST_SPANS: Final = 1_000
 # How far before a cut is looked for the other part of a transaction: headers only, a few MB of a log.
 _BACK_OFFSETS: Final = 20_000
 _FIRST_BACK: Final = 500
@@ -145,10 +146,11 @@ class OrphanReader:
         kept = [each for each in chosen if each.source not in skipped]
         back = {e.target for o in others for e in o.enrolments if e.promoted is not None}
         found, doubts = self._placed(kept, infos, back)
-        scanned = [self._scanned(look) for look in found]
+        most = max(_LEAST_SPANS, _MOST_SPANS // max(1, 2 * len(found)))
+        scanned = [self._scanned(look, most) for look in found]
         looks = [look for look, _ in scanned]
         names_now = self._ids()
-        torn_ones, short = self._torn(scanned, names_now)
+        torn_ones, short = self._torn(scanned, names_now, most)
         return OrphanSurvey(tuple(looks), tuple(torn_ones), short, names_now, (*notes, *doubts))
 
     def _chosen(self) -> list[Enrolment]:
@@ -251,9 +253,9 @@ class OrphanReader:
             )
         return None
 
-    def _scanned(self, look: OrphanLook) -> tuple[OrphanLook, SpanReader]:
+    def _scanned(self, look: OrphanLook, most: int) -> tuple[OrphanLook, SpanReader]:
         """Return a look with what stands behind its cut, and the transactions there."""
-        reader, tally = SpanReader(_MOST_SPANS), OrphanTally()
+        reader, tally = SpanReader(most), OrphanTally()
         first, tp = look.first_wanted, look.source
         if first < look.stable:
             met = visible_between(self.source, tp, first, look.stable, Deadline(STALL_S), stall_s=STALL_S)
@@ -273,7 +275,15 @@ class OrphanReader:
             return ()
         each = self.source.retry(lambda: active_producers(self.source, [look.source]))
         return tuple(
-            TransactionSpan(one.producer_id, one.epoch, one.transaction_start, look.end - 1, SpanState.OPEN)
+            # When it has begun nobody tells; what it has written last is no longer ago.
+            TransactionSpan(
+                one.producer_id,
+                one.epoch,
+                one.transaction_start,
+                look.end - 1,
+                SpanState.OPEN,
+                first_ms=one.last_ms,
+            )
             for one in each.whole().get(look.source, ())
             if one.transaction_start >= 0
         )
@@ -285,7 +295,7 @@ class OrphanReader:
     # ---- torn transactions
 
     def _torn(
-        self, scanned: Sequence[tuple[OrphanLook, SpanReader]], ids: Mapping[int, str]
+        self, scanned: Sequence[tuple[OrphanLook, SpanReader]], ids: Mapping[int, str], most: int
     ) -> tuple[list[TornTransaction], tuple[TopicPartition, ...]]:
         """Return what was torn, and where not as far back was looked as it may reach."""
         left = [
@@ -297,17 +307,16 @@ class OrphanReader:
         short = [look.source for look, reader in scanned if reader.is_short]
         if not left:
             return [], tuple(short)
-        since_ms = min(min(s.first_ms, s.ended_ms) if s.first_ms >= 0 else s.ended_ms for s in left)
-        since_ms -= _LONGEST_TRANSACTION_MS
+        since_ms = min(min(s.first_ms, s.ended_ms) for s in left) - _LONGEST_TRANSACTION_MS
         parts = []
         for look, reader in scanned:
-            before, is_enough = self._looked_back(look, since_ms)
+            before, is_enough = self._looked_back(look, since_ms, most)
             if not is_enough and look.source not in short:
                 short.append(look.source)
             parts.append(PartitionSpans(look.source, look.cut, [*reader.behind(before), *look.opened]))
         return named(torn(parts), ids), tuple(sorted(short))
 
-    def _looked_back(self, look: OrphanLook, since_ms: int) -> tuple[SpanReader, bool]:
+    def _looked_back(self, look: OrphanLook, since_ms: int, most: int) -> tuple[SpanReader, bool]:
         """Return the transactions before a cut, and whether everything since then was met."""
         met: list[MetBatch] = []
         begins, window = look.cut, _FIRST_BACK
@@ -324,7 +333,7 @@ class OrphanReader:
             # Markers are stamped by the broker; records by whoever has written them.
             marks = [each.header.max_timestamp for each in earlier if each.header.is_control]
             is_enough = begins <= look.start or any(at_ms < since_ms for at_ms in marks)
-        reader = SpanReader(_MOST_SPANS)
+        reader = SpanReader(most)
         for one in met:
             reader.feed(one)
         return reader, is_enough

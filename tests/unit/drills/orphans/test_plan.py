@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceover.drills.codes import DrillCode
-from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, origin_of, plan_orphans
+from onceover.drills.orphans.plan import NOTHING, HeldPart, OrphanPlace, OrphansPlan, origin_of, plan_orphans
 from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import SpanState, TransactionSpan
@@ -30,7 +30,7 @@ def look(tp: TopicPartition, records: int = 0, *, cut: int = 10) -> OrphanLook:
     return OrphanLook(tp, "id", 0, cut + records, cut + records, cut, tally)
 
 
-def planned(*looks: OrphanLook, held: int = 0, notes: tuple[Refusal, ...] = ()) -> OrphansPlan:
+def planned(*looks: OrphanLook, held: HeldPart = NOTHING, notes: tuple[Refusal, ...] = ()) -> OrphansPlan:
     survey = OrphanSurvey(looks, (), (), {9: "billing"}, notes)
     return plan_orphans(PLACE, survey, {origin_of(looks[0]): held}, rebuild=True)
 
@@ -50,7 +50,14 @@ def test_a_topic_without_orphans_stays() -> None:
 
 
 def test_what_is_exported_already_is_proven_again_and_not_written() -> None:
-    assert [c.what for c in planned(look(A0, 3), held=3).changes] == ["write", "delete"]
+    plan = planned(look(A0, 3), held=HeldPart(3, 12))
+    assert [c.what for c in plan.changes] == ["write", "delete"]
+
+
+def test_what_came_behind_an_export_is_shown_although_others_were_compacted_away() -> None:
+    """The topic holds as many as the source, and not the same ones."""
+    (export, *_) = planned(look(A0, 3), held=HeldPart(3, 10)).changes
+    assert (export.what, "up to offset 10 they are there" in export.reason) == ("export", True)
 
 
 def test_nothing_behind_any_cut_is_nothing_to_do() -> None:
