@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.config.clients.resolve import ClientConfig
+from onceover.drills.orphans import survey
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
@@ -85,6 +86,24 @@ def test_a_transaction_that_was_copied_in_one_partition_alone_is_named(
     assert (torn["transactional_id"], torn["certain"], torn["open"]) == (name, certain, False)
     assert torn["copied"] == [{"partition": f"{topic}:0", "first": 5, "last": 8}]
     assert torn["not_copied"] == [{"partition": f"{topic}:1", "first": 7, "last": 12}]
+
+
+def test_where_not_as_far_back_was_looked_as_needed_it_is_said(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copied part lies behind records of others, further back than is read: that is not none."""
+    topic = replica.topic(partitions=2)
+    by_a_newer_client(replica.source_client, f"{replica.name}-orders", topic, {0: 4, 1: 6})
+    replica.source.plain(topic, 0, replica.source.records(9))
+    replica.copy_only(TopicPartition(topic, 0))
+    replica.switch_over(capsys)
+    with monkeypatch.context() as less:
+        less.setattr(survey, "_BACK_OFFSETS", 3)
+        code, plan = replica.orphans(capsys, "plan")
+    assert (code, plan["orphans"], plan["torn"]) == (DONE, 6, [])
+    assert plan["not_looked_back_far_enough"] == [f"{topic}:0"]
+    _, plan = replica.orphans(capsys, "plan")
+    assert (len(plan["torn"]), plan["not_looked_back_far_enough"]) == (1, [])
 
 
 def test_a_planned_switchover_tears_none(replica: Orphaned, capsys: Capture) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,19 @@ def test_it_holds_a_line_for_each_and_is_its_owners_alone(tmp_path: Path) -> Non
     assert (written.records, written.sha256) == (2, hashlib.sha256(data).hexdigest())
     assert stat.S_IMODE(written.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_nothing_of_it_is_held_in_memory(tmp_path: Path) -> None:
+    """However much it is: a tenth of what is written here would be noticed."""
+    many, value = 20_000, bytes(1_000)
+    tracemalloc.start()
+    try:
+        written = put_orphans(tmp_path, (ExportedOrphan(ORIGIN, record(n, value)) for n in range(many)))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert written.size_bytes > many * len(value)
+    assert peak_bytes < written.size_bytes / 5
 
 
 def test_a_run_that_fails_leaves_the_file_that_was_there(tmp_path: Path) -> None:
