@@ -233,6 +233,33 @@ def test_what_was_never_copied_is_not_deleted(replica: Orphaned, capsys: Capture
     assert topic in names_on(replica.source_client)
 
 
+def test_on_the_second_way_out_what_came_from_the_target_is_no_reason_to_stay(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """Over, back, and over again: the copy began behind what the flow the other way had brought."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    replica.switch_over(capsys)
+    back = replica.back(switchover={"redirect": "command", "command": ["./switch"]})
+    assert replica.seed_back(capsys, back)[0] == DONE
+    replica.target.plain(topic, 0, replica.target.records(4))
+    back.copy()
+    assert_same(replica.target_client, replica.source_client, [topic])
+    code, told = replica.command(capsys, "drill", "run", str(back.path), "--mode", "unplanned", "--approve")
+    assert (code, told["verdict"]) == (DONE, "PASS"), told
+    origin = f"promoted:{back.path}"
+    code, told = replica.command(capsys, "seed", "apply", replica.name, "--from", origin, "--replace")
+    assert (code, told["refused"]) == (DONE, [])
+    replica.source.plain(topic, 0, replica.source.records(2))
+    replica.copy()
+    replica.assert_same()
+    replica.source.plain(topic, 0, replica.source.records(3))
+    replica.switch_over(capsys)
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["refused"], done["written"], done["rebuilt"]) == (DONE, [], 3, [topic])
+
+
 def test_what_has_expired_is_told_and_what_was_exported_stays(replica: Orphaned, capsys: Capture) -> None:
     """Retention goes on on the source, before the export and behind it."""
     topic = replica.orphaned_topic(capsys)
@@ -289,8 +316,9 @@ def test_without_a_yes_nothing_is_done(replica: Orphaned, capsys: Capture) -> No
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(10))
     replica.copy()
-    code, told = replica.orphans(capsys, "plan")
-    assert (code, told["error"]["code"]) == (USAGE, "NOTHING_CHOSEN")
+    code, plan = replica.orphans(capsys, "apply")
+    assert (code, plan["changes"], plan["applied"]) == (DONE, [], False)
+    assert [note["code"] for note in plan["notes"]] == ["NOTHING_CHOSEN"]
     replica.source.plain(topic, 0, replica.source.records(5))
     replica.switch_over(capsys)
     code, told = replica.command(capsys, "drill", "orphans", "apply", replica.name)

@@ -25,6 +25,7 @@ from onceover.drills.records import visible_between
 from onceover.drills.running import started
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.logs.reading import OffsetGone
 from onceover.kafka.logs.usage import active_producers, transactions
@@ -134,24 +135,25 @@ class OrphanReader:
             Retriable: a cluster is away.
         """
         chosen = self._chosen()
+        if not chosen:
+            text = "no switchover has promoted a topic of it: it copies on, and has left nothing behind"
+            note = Refusal(f"flow {self.flow}", DrillCode.NOTHING_CHOSEN, text, "nothing", blocks=False)
+            return OrphanSurvey((), (), (), {}, (note,))
         infos = self.source.retry(lambda: self.source.topics([each.source for each in chosen]))
         others = self._others()
-        notes: list[Refusal] = []
-        found: list[OrphanLook] = []
-        for each in chosen:
-            reason = _not_ours(each, infos.get(each.source), others, self.source.alias)
-            if reason is not None:
-                notes.append(reason)
-        skipped = {note.object for note in notes}
-        kept = [each for each in chosen if each.source not in skipped]
-        back = {e.target for o in others for e in o.enrolments if e.promoted is not None}
-        found, doubts = self._placed(kept, infos, back)
+        reasons = {
+            each.source: reason
+            for each in chosen
+            if (reason := _not_ours(each, infos.get(each.source), others, self.source.alias)) is not None
+        }
+        kept = [each for each in chosen if each.source not in reasons]
+        found, doubts = self._placed(kept, infos, self._brought(others, infos))
         most = max(_LEAST_SPANS, _MOST_SPANS // max(1, 2 * len(found)))
         scanned = [self._scanned(look, most) for look in found]
-        looks = [look for look, _ in scanned]
-        names_now = self._ids()
-        torn_ones, short = self._torn(scanned, names_now, most)
-        return OrphanSurvey(tuple(looks), tuple(torn_ones), short, names_now, (*notes, *doubts))
+        ids = self._ids()
+        several, short = self._torn(scanned, ids, most)
+        looks = tuple(look for look, _ in scanned)
+        return OrphanSurvey(looks, tuple(several), short, ids, (*reasons.values(), *doubts))
 
     def _chosen(self) -> list[Enrolment]:
         state, layout = started(self.target, self.flow)
@@ -166,15 +168,13 @@ class OrphanReader:
             )
         promoted = sorted((e for e in state.enrolled.values() if e.is_promoted), key=lambda e: e.source)
         chosen = [e for e in promoted if self.wanted is None or self.wanted(e.source)]
-        if not chosen:
+        if promoted and not chosen:
             raise UsageError(
                 "no switchover of the flow has promoted a topic that was asked for",
                 code=DrillCode.NOTHING_CHOSEN,
                 where=f"flow {self.flow}",
-                expected=f"one of {', '.join(e.source for e in promoted[:5]) or 'no topics at all'}",
-                resolve="correct --topics, or leave it out"
-                if promoted
-                else f"{commands.command('drill', 'status', self.flow)} tells which drills there were",
+                expected=f"one of {', '.join(e.source for e in promoted[:5])}",
+                resolve="correct --topics, or leave it out",
             )
         return chosen
 
@@ -197,60 +197,66 @@ class OrphanReader:
             reader.close()
         return found
 
+    def _brought(
+        self, others: Sequence[OtherFlow], infos: Mapping[str, TopicInfo]
+    ) -> dict[TopicPartition, int]:
+        """Return up to where partitions hold what a flow from the target had brought by its promotion."""
+        here = self.target.retry(self.target.cluster_id)
+        return {
+            TopicPartition(each.target, number): end
+            for other in others
+            if other.clusters[0] == here
+            for each in other.enrolments
+            if each.promoted is not None and each.target in infos
+            if each.target_id == infos[each.target].topic_id
+            for number, end in each.promoted.ends.items()
+        }
+
     def _placed(
-        self, kept: Sequence[Enrolment], infos: Mapping[str, TopicInfo], back: set[str]
+        self,
+        kept: Sequence[Enrolment],
+        infos: Mapping[str, TopicInfo],
+        brought: Mapping[TopicPartition, int],
     ) -> tuple[list[OrphanLook], list[Refusal]]:
         """Return each partition with its cut, and those whose cut nobody can tell."""
         group = names.progress_group(self.flow)
         _check_seen(self.target, [e.target for e in kept], "the flow's topics", "DESCRIBE")
         committed = self.target.retry(lambda: self.target.committed(group, None))
         tps = [TopicPartition(e.source, p) for e in kept for p in sorted(infos[e.source].partitions)]
-        starts, stable, ends = (
-            self.source.retry(lambda at=at, how=how: self.source.list_offsets(tps, at, how))  # type: ignore[misc]
-            for at, how in (
-                (calls.EARLIEST, calls.READ_UNCOMMITTED),
-                (calls.LATEST, calls.READ_COMMITTED),
-                (calls.LATEST, calls.READ_UNCOMMITTED),
-            )
-        )
-        found, doubts = [], []
-        for enrolment in kept:
-            for tp in (tp for tp in tps if tp.topic == enrolment.source):
-                progress = committed.get(enrolment.target_of(tp))
-                meta, doubt = beside(progress)
-                is_ours = tp.partition in enrolment.start
-                cut = progress.offset if progress is not None else starts[tp]
-                ids = copied_between(enrolment, tp.partition, meta)
-                why = _doubt(tp, infos[tp.topic], ids[0], cut, ends[tp])
-                if doubt is not None or (progress is None and is_ours):
-                    why = "flow has no progress for it" if doubt is None else doubt.message
-                if why is not None:
-                    doubts.append(_unknown(self.flow, tp, why))
-                    continue
-                look = OrphanLook(
-                    tp,
-                    str(infos[tp.topic].topic_id),
-                    starts[tp],
-                    stable[tp],
-                    ends[tp],
-                    cut if is_ours else starts[tp],
-                )
-                uncopied = None if enrolment.target in back else self._uncopied(enrolment, look)
-                found.append(replace(look, uncopied=uncopied))
+        starts = self._offsets(tps, calls.EARLIEST, calls.READ_UNCOMMITTED)
+        stable = self._offsets(tps, calls.LATEST, calls.READ_COMMITTED)
+        ends = self._offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED)
+        enrolled = {e.source: e for e in kept}
+        found: list[OrphanLook] = []
+        doubts: list[Refusal] = []
+        for tp in tps:
+            enrolment, info = enrolled[tp.topic], infos[tp.topic]
+            progress = committed.get(enrolment.target_of(tp))
+            # A partition that has come since the flow was ended was never copied at all.
+            cut = starts[tp] if progress is None else progress.offset
+            why = _doubt(enrolment, tp, progress, info, ends[tp])
+            if why is not None:
+                doubts.append(_unknown(self.flow, tp, why))
+                continue
+            look = OrphanLook(tp, str(info.topic_id), starts[tp], stable[tp], ends[tp], cut)
+            found.append(replace(look, uncopied=self._uncopied(enrolment, look, brought.get(tp, 0))))
         return found, doubts
 
-    def _uncopied(self, enrolment: Enrolment, look: OrphanLook) -> str | None:
+    def _offsets(self, tps: Sequence[TopicPartition], at: int, isolation: int) -> dict[TopicPartition, int]:
+        return self.source.retry(lambda: self.source.list_offsets(tps, at, isolation))
+
+    def _uncopied(self, enrolment: Enrolment, look: OrphanLook, brought: int) -> str | None:
+        """Return why records before the cut may be nowhere else; before ``brought`` both sides are alike."""
         if self.handled:
             return "the flow has a handler: its copy is not what the topic holds"
         number = look.source.partition
         hand = enrolment.placed_by_hand(number)
         begins = max(enrolment.start.get(number, 0), 0 if hand is None else hand.offset)
+        first = max(look.start, brought)
         if enrolment.placed_by_an_older_release(number):
             return "an operator has moved its position, and an older release has kept nothing of it"
-        if begins > look.start:
-            return (
-                f"offsets {look.start} to {begins - 1} may never have been copied: the copy began behind them"
-            )
+        if begins > first:
+            return f"offsets {first} to {begins - 1} may never have been copied: the copy began behind them"
         return None
 
     def _scanned(self, look: OrphanLook, most: int) -> tuple[OrphanLook, SpanReader]:
@@ -385,11 +391,19 @@ def _not_ours(
     return None
 
 
-def _doubt(tp: TopicPartition, info: TopicInfo, copied_id: str, cut: int, end: int) -> str | None:
-    if copied_id != str(info.topic_id):
+def _doubt(
+    enrolment: Enrolment, tp: TopicPartition, progress: CommittedOffset | None, info: TopicInfo, end: int
+) -> str | None:
+    """Return why nobody can tell what of a partition was copied; None where that is known."""
+    meta, doubt = beside(progress)
+    if doubt is not None:
+        return doubt.message
+    if progress is None:
+        return "the flow has no progress for it" if tp.partition in enrolment.start else None
+    if copied_between(enrolment, tp.partition, meta)[0] != str(info.topic_id):
         return "it was copied from another topic of that name"
-    if end < cut:
-        return f"its log ends at {end}, before offset {cut}, up to which it was copied"
+    if end < progress.offset:
+        return f"its log ends at {end}, before offset {progress.offset}, up to which it was copied"
     return None
 
 
