@@ -29,6 +29,7 @@ from tests.support.grants import (
 )
 from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters
+from tests.support.orphaned import orphaned
 from tests.support.replica import Replica, delete_topics
 from tests.support.rightstable import command_rights
 
@@ -180,6 +181,38 @@ def test_acls_are_synced_with_the_rights_of_their_rows(copied: Copied, capsys: C
                 assert (code, wanted in str(document["refused"])) == (3, True), document
         code, document = copied.run(capsys, command, rights)
         assert (code, document["refused"]) == (0, []), document
+
+
+def test_orphans_are_exported_with_the_rights_of_their_rows(
+    guarded: Pair, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """Without each of them, the one that is missing is named, and nothing is deleted."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    source, target = guarded
+    inside = source.internal_bootstrap, target.internal_bootstrap
+    clients = source.admin_client, target.admin_client
+    with orphaned(tmp_path, unique_name, *clients, unsecured=inside) as replica:
+        replica.orphaned_topic(capsys)
+        replica.source_client, replica.target_client = dict(source.client), dict(target.client)
+        replica.write_flow()
+
+        def run(words: list[str], rights: Rights) -> tuple[int, dict[str, Any]]:
+            with granted(source, rights[0]), granted(target, rights[1]):
+                return replica.orphans(capsys, *words)
+
+        silent = set()
+        for words in (["plan"], ["apply", "--rebuild"]):
+            rights = command_rights(f"drill orphans {' '.join(words)}", replica.name)
+            # Without DELETE everything is exported, and then nothing needs WRITE: those of the source last.
+            for side, kind, name, is_prefix, operation in reversed(list(_singles(rights))):
+                code, document = run(words, _without(rights, side, (kind, name, is_prefix, operation)))
+                if code == 0 or "grant" not in str(document):
+                    silent.add((["source", "target"][side], name, operation))
+                if code == 0 and words != ["plan"]:
+                    pytest.fail(f"done without {operation} on {name}")
+            code, document = run(words, rights)
+            assert (code, document["refused"]) == (0, []), document
+        assert silent == set()
 
 
 @pytest.mark.soak

@@ -15,8 +15,9 @@ from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica
 from tests.support.switching import step_of
+from tests.support.waysout import commands
 
-DONE = 0
+DONE, AGAIN = 0, 5
 # The aim is 10 s on a quiet machine; what is tested is that nothing waits for the source.
 BOUND_S = 60.0
 
@@ -93,3 +94,22 @@ def test_a_source_that_answers_says_what_is_missing(
     assert replica.target_records(topic) == before
     code, status = replica.command(capsys, "drill", "status", str(replica.flow.path))
     assert [(each["mode"], each["result"]) for each in status["drills"]] == [("unplanned", "PASS")]
+
+
+def test_a_source_that_is_back_says_what_it_holds_alone(
+    replica: Replica, source: KafkaCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As long as it is away that is not known, never none; and its report said where to look."""
+    topic = copied(replica, capsys)
+    replica.source.plain(topic, 1, replica.source.records(4))
+    source.nodes[0].kill()
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    (text,) = [finding["text"] for finding in told["findings"] if finding["code"] == "LOOK_BACK"]
+    (see,) = commands(text)
+    error = see.run(capsys, codes=(AGAIN,))["error"]
+    assert "lost-source" in str(error) or "east" in str(error)
+    source.nodes[0].start()
+    found = see.run(capsys)
+    by_partition = {each["partition"]: each["records"] for each in found["partitions"]}
+    assert (found["orphans"], by_partition) == (4, {f"{topic}:0": 0, f"{topic}:1": 4})

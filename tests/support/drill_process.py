@@ -16,9 +16,12 @@ from typing import Any, Final
 
 from onceover.cli import main as command_line
 from onceover.drills.journal import DrillJournal
+from onceover.drills.orphans import exported
+from onceover.drills.orphans.exported import OrphanWriter
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import AclAdmin
+from onceover.kafka.admin.topics import Admin
 from onceover.lead.leader import Leader
 from tests.support.wait import wait_until
 
@@ -26,14 +29,17 @@ _HELD_S = 120.0
 
 
 # Places inside of steps, where what was checked a moment ago is done.
-PLACES: Final[dict[str, tuple[type, str]]] = {
+PLACES: Final[dict[str, tuple[Any, str]]] = {
     "begin": (DrillJournal, "begin"),
     "create-acls": (AclAdmin, "create"),
     "enrol": (Leader, "enrol"),
+    "commit-orphans": (OrphanWriter, "commit"),
+    "rename": (os, "replace"),
+    "delete-topics": (Admin, "delete_topics"),
 }
 
 
-def meet_at(kind: type, step: str, when: str, meet: Callable[[], None]) -> None:
+def meet_at(kind: Any, step: str, when: str, meet: Callable[[], None]) -> None:
     """Have ``meet`` called at a step, or at one of ``PLACES``."""
     kind, step = PLACES.get(step, (kind, step))
     real = getattr(kind, step)
@@ -59,16 +65,21 @@ def main() -> int:
     """Run it until done, killed or paused."""
     parser = argparse.ArgumentParser()
     parser.add_argument("flow", type=Path)
-    parser.add_argument("--mode", choices=("rehearsal", "planned"), default="rehearsal")
+    parser.add_argument("--mode", choices=("rehearsal", "planned", "orphans"), default="rehearsal")
     parser.add_argument("--step", default="")
     parser.add_argument("--when", choices=("before", "behind"), default="before")
     parser.add_argument("--signal", choices=("KILL", "STOP", "INT"), default="KILL")
     parser.add_argument("--again", help="a later step, before which it happens once more")
+    parser.add_argument("--count", type=int, default=1, help="at which occurrence of the step")
     parser.add_argument("--hold", type=Path, help="wait until this file is there, alive")
     args = parser.parse_args()
 
+    left = [None] * (args.count - 1)
+
     def meet() -> None:
-        if args.hold is None:
+        if left:
+            left.pop()
+        elif args.hold is None:
             os.kill(os.getpid(), signal.Signals[f"SIG{args.signal}"])
         else:
             wait_until(args.hold.exists, _HELD_S, "it is let go")
@@ -78,6 +89,13 @@ def main() -> int:
         meet_at(kind, args.step, args.when, meet)
     if args.again:
         meet_once(kind, args.again, meet)
+    if args.mode == "orphans":
+        # A transaction for every few records.
+        for limit in ("_COMMIT_BYTES", "OWN_BATCH_BYTES"):
+            setattr(exported, limit, 2_000)
+        return command_line.main(
+            ["drill", "orphans", "apply", str(args.flow), "--rebuild", "--approve", "--json"]
+        )
     approved = ["--approve"] if args.mode == "planned" else []
     return command_line.main(["drill", "run", str(args.flow), "--mode", args.mode, *approved, "--json"])
 

@@ -39,6 +39,11 @@ class OpenTransaction:
         self._sequences: Counter[int] = Counter()
         self.committed: Counter[int] = Counter()
 
+    @property
+    def transactional_id(self) -> str:
+        """The id of its producer."""
+        return self._id
+
     def send(self, partition: int, records: Sequence[RawRecord], codec: Codec = Codec.NONE) -> int:
         """Write one transactional batch; return the offset of its first record."""
         if partition not in self._sequences:

@@ -46,6 +46,7 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
         "take_over": True,
         "apply": False,
     },
+    "export_orphans": {"flow": FLOW, "topics": f"{FLOW}[.].*", "rebuild": True, "apply": False},
     "rehearse": {
         "flow": FLOW,
         "topics": f"{FLOW}[.].*",

@@ -41,6 +41,14 @@ class DrillCode(Code):
     LOG_CHANGED = auto()
     TARGET_DENIES = auto()
     HANGING = auto()
+    # Of what an old source holds alone.
+    LOOK_BACK = auto()
+    ORPHANS_OPEN = auto()
+    ORPHANS_GROWN = auto()
+    EXPORT_DIFFERS = auto()
+    NOT_COPIED = auto()
+    LED_BACK = auto()
+    MADE_ANEW = auto()
     # Findings that do not fail a drill.
     NOT_READY = auto()
     GROUP_NOT_COVERED = auto()

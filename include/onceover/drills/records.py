@@ -13,6 +13,7 @@ from onceover.kafka.logs.reading import OffsetGone, place, visible
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord, decode
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
 
 _FETCH_BYTES: Final = 1 << 20
@@ -35,7 +36,7 @@ def ends_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[To
     return cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_COMMITTED))
 
 
-def records_between(
+def visible_between(
     cluster: Cluster,
     tp: TopicPartition,
     start: int,
@@ -43,11 +44,18 @@ def records_between(
     deadline: Deadline,
     *,
     isolation: int = calls.READ_COMMITTED,
-) -> Iterator[DecodedRecord]:
-    """Yield the committed records of ``[start, end)``, in order; with ``READ_UNCOMMITTED`` all of them.
+    stall_s: float | None = None,
+) -> Iterator[Visible]:
+    """Yield the batches that reach into ``[start, end)`` as a consumer meets them.
+
+    Those that none sees come without bytes.
+
+    The bytes are valid until the next one is asked for. A batch may begin before ``start``, or end behind
+    ``end``.
 
     Args:
         end: not behind the last stable offset, or nobody knows when it is reached.
+        stall_s: for logs of any length: whoever gets on has so many seconds again.
 
     Raises:
         Retriable: they cannot be read before ``deadline``.
@@ -70,13 +78,41 @@ def records_between(
                     seen=f"read up to {position.offset}",
                 )
             fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
+            before = position.offset
             for _, answer in fetcher.poll(_ANSWER_S):
                 for each in visible(cluster.alias, tp, answer, position):
-                    if each.batch is not None:
-                        records = decode(each.header, each.batch)
-                        yield from (record for record in records if start <= record.offset < end)
+                    if each.header.base_offset < end:
+                        yield each
+            if stall_s is not None and position.offset > before:
+                deadline = Deadline(stall_s)
     finally:
         fetcher.close()
+
+
+def records_between(
+    cluster: Cluster,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    deadline: Deadline,
+    *,
+    isolation: int = calls.READ_COMMITTED,
+    stall_s: float | None = None,
+) -> Iterator[DecodedRecord]:
+    """Yield the committed records of ``[start, end)``, in order; with ``READ_UNCOMMITTED`` all of them.
+
+    Args:
+        end: not behind the last stable offset, or nobody knows when it is reached.
+        stall_s: as of ``visible_between``.
+
+    Raises:
+        As ``visible_between``.
+    """
+    found = visible_between(cluster, tp, start, end, deadline, isolation=isolation, stall_s=stall_s)
+    for each in found:
+        if each.batch is not None:
+            records = decode(each.header, each.batch)
+            yield from (record for record in records if start <= record.offset < end)
 
 
 def count_between(cluster: Cluster, tp: TopicPartition, start: int, end: int, deadline: Deadline) -> int:
@@ -89,6 +125,21 @@ def count_between(cluster: Cluster, tp: TopicPartition, start: int, end: int, de
         return 0
     found = records_between(cluster, tp, start, end, deadline, isolation=calls.READ_UNCOMMITTED)
     return sum(1 for _ in found)
+
+
+def count_that_may_count(
+    cluster: Cluster, tp: TopicPartition, start: int, end: int, deadline: Deadline
+) -> int:
+    """Return how many records of ``[start, end)`` are committed, or may be yet; those of aborted ones do not.
+
+    Raises:
+        As ``records_between``.
+    """
+    if end <= start:
+        return 0
+    decided = min(end, max(start, end_of(cluster, tp)))
+    committed = records_between(cluster, tp, start, decided, deadline) if decided > start else ()
+    return sum(1 for _ in committed) + count_between(cluster, tp, decided, end, deadline)
 
 
 def next_records(

@@ -35,8 +35,8 @@ class PromotedOrigin(Passive):
 
     Args:
         name: the flow whose copies were promoted; it copies from this flow's target to this flow's source.
-        written: how many records a partition of this flow's target holds from one offset to another, also
-            those that are not committed.
+        written: how many records a partition of this flow's target holds from one offset to another that are
+            committed, or may be yet.
     """
 
     name: str
@@ -59,12 +59,13 @@ class PromotedOrigin(Passive):
             if topic.copy is not None and seat.target.partition in topic.copy.partitions
         ]
         ends = place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED)
+        starts = place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
         found: dict[TopicPartition, SeedOffset] = {}
         refused: dict[TopicPartition, Refusal] = {}
         for topic in topics:
             record = state.enrolled.get(topic.source.name)
             for seat in topic.seats:
-                answer = self._answer(place, topic, seat, record, committed, ends)
+                answer = self._answer(place, topic, seat, record, committed, (starts, ends))
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 elif answer is not None:
@@ -78,7 +79,7 @@ class PromotedOrigin(Passive):
         seat: Seat,
         record: Enrolment | None,
         committed: Mapping[TopicPartition, CommittedOffset],
-        ends: Mapping[TopicPartition, int],
+        log: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]],
     ) -> SeedOffset | Refusal | None:
         if record is None or (record.source != topic.target and not record.is_promoted):
             return None
@@ -101,9 +102,13 @@ class PromotedOrigin(Passive):
             text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
-        orphans = self.written(seat.target, cut, ends.get(seat.target, cut))
+        starts, ends = log
+        # What has expired there is nowhere any more, and in nobody's way.
+        orphans = self.written(
+            seat.target, max(cut, starts.get(seat.target, cut)), ends.get(seat.target, cut)
+        )
         if orphans:
-            return _orphans(place, seat, cut, orphans)
+            return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
         return SeedOffset(end, reason, _NONE, None)
 
@@ -123,12 +128,15 @@ class PromotedOrigin(Passive):
             )
 
 
-def _orphans(place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:
+def _orphans(flow: str, place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:
+    see = commands.command("drill", "orphans", "plan", flow)
+    rebuild = commands.command("drill", "orphans", "apply", flow, "--rebuild")
     return Refusal(
         str(seat.source),
         SeedingCode.ORPHANS,
         f"{seat.target} on {place.target.alias} holds {orphans} records from {cut} on that were never "
         "copied: they were written around the switchover",
-        f"see what they are; then delete {seat.target.topic} on {place.target.alias} to have it copied anew, "
-        "or keep them and name the offset with `--from file:...`",
+        f"{see} says what they are; {rebuild} exports them, then deletes {seat.target.topic} on "
+        f"{place.target.alias} to have it copied anew; or keep them there and name the offset with "
+        "`--from file:...`",
     )

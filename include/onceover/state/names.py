@@ -63,6 +63,16 @@ def drills_id(flow: str) -> str:
     return f"onceover.{flow}.drills"
 
 
+def orphans_topic(flow: str) -> str:
+    """Topic with what the source held alone behind an unplanned switchover, for people to decide about."""
+    return f"{PREFIX}{flow}.orphans"
+
+
+def orphans_id(flow: str) -> str:
+    """transactional.id of whoever exports them."""
+    return f"onceover.{flow}.orphans"
+
+
 def rehearsal_flow(flow: str) -> str:
     """Flow that a rehearsal copies with. No file can have this name, and what it owns is the flow's own."""
     return f"{flow}.rehearsal"

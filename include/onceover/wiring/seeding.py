@@ -12,7 +12,7 @@ from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
-from onceover.drills.records import count_between
+from onceover.drills.records import count_that_may_count
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -168,4 +168,4 @@ def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
 
 
 def _written(target: Cluster, tp: TopicPartition, start: int, end: int) -> int:
-    return count_between(target, tp, start, end, Deadline(_READ_S))
+    return count_that_may_count(target, tp, start, end, Deadline(_READ_S))

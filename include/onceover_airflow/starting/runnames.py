@@ -33,6 +33,7 @@ SUBJECTS: Final = {
     "rehearse": "flow",
     "failover_drill": "flow",
     "confirm_drill": "flow",
+    "export_orphans": "flow",
     "migrate_connector_offsets": "connect",
 }
 # A reverse proxy may have put something in front.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +16,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.drills.codes import DrillCode
 from onceover.errors import UsageError
-from onceover.planning.approval import Approval, Consent
+from onceover.planning.approval import Approval, Consent, Item
 from onceover.planning.operation import wait
 from onceover.private import privately
 from onceover.wiring.drills import (
@@ -27,6 +28,7 @@ from onceover.wiring.drills import (
     report_page,
 )
 from onceover.wiring.flows import opened
+from onceover.wiring.orphans import OrphanWish, orphan_export
 from onceover.wiring.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
 
 
@@ -52,12 +54,27 @@ def run(args: argparse.Namespace) -> CommandResult:
         with privately(), opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
-            approval = Approval.of(plan.items)
-            consent = None if args.approve else _ask(flow.flow)
-            approval = replace(approval, consent=consent)
+            approval = _asked(flow.flow, "the switchover", plan.items, approved=args.approve)
             return _told(flow, applied(switching, as_json=args.json, approval=approval))
     with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
         return _told(flow, applied(rehearsing, as_json=args.json))
+
+
+def plan_orphans(args: argparse.Namespace) -> CommandResult:
+    """Say what the old source holds alone; change nothing."""
+    with opened(load_flow(args.flow), partial(orphan_export, wish=_orphans(args), pause=wait)) as export:
+        return planned(export)
+
+
+def apply_orphans(args: argparse.Namespace) -> CommandResult:
+    """Show the plan, ask, export, and delete behind that where it was asked for."""
+    flow = load_flow(args.flow)
+    with privately(), opened(flow, partial(orphan_export, wish=_orphans(args), pause=wait)) as export:
+        plan = export.plan()
+        say(plan.describe(), aside=args.json)
+        # Nobody is asked about nothing.
+        approval = _asked(flow.flow, "the export", plan.items, approved=args.approve or not plan.changes)
+        return applied(export, as_json=args.json, counting="orphans", approval=approval)
 
 
 def confirm(args: argparse.Namespace) -> CommandResult:
@@ -74,20 +91,23 @@ def _told(flow: Flow, told: CommandResult) -> CommandResult:
     )
 
 
-def _ask(flow: str) -> Consent:
-    """Have a person say yes, on a terminal.
+def _asked(flow: str, what: str, items: Sequence[Item], *, approved: bool) -> Approval:
+    """Have a person say yes to what was shown, on a terminal or by ``--approve``.
 
     Raises:
         UsageError: NOT_APPROVED; nothing was done.
     """
+    approval = Approval.of(items)
+    if approved:
+        return approval
     if sys.stdin.isatty():
         say(f"Type the flow's name ({flow}) to do this: ", aside=True)
         asked_s = time.monotonic()
         if sys.stdin.readline().strip() == flow:
-            who = login()
-            return Consent(who, who, "a terminal", round(time.monotonic() - asked_s, 3))
+            who, waited_s = login(), round(time.monotonic() - asked_s, 3)
+            return replace(approval, consent=Consent(who, who, "a terminal", waited_s))
     raise UsageError(
-        "nobody has approved the switchover; nothing was done",
+        f"nobody has approved {what}; nothing was done",
         code=DrillCode.NOT_APPROVED,
         resolve="read the plan, then add `--approve`",
     )
@@ -130,6 +150,10 @@ def abort(args: argparse.Namespace) -> CommandResult:
 
 def _switch(args: argparse.Namespace) -> SwitchoverWish:
     return SwitchoverWish(args.mode, tuple(args.topics), args.take_over)
+
+
+def _orphans(args: argparse.Namespace) -> OrphanWish:
+    return OrphanWish(tuple(args.topics), args.rebuild)
 
 
 def _wish(args: argparse.Namespace) -> RehearsalWish:

@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from onceover.cli.numbers import whole
-from onceover.cli.parser import Subparsers, Work, add_actions, add_command, add_flow, end
+from onceover.cli.parser import Parser, Subparsers, Work, add_actions, add_command, add_flow, end
 
 DRY_RUN: Final = "dry-run"
 REHEARSAL: Final = "rehearsal"
@@ -26,6 +26,7 @@ _EXAMPLES: Final = """examples:
   onceover drill run flights-dr --mode planned       switch over, once somebody has said yes
   onceover drill run flights-dr --mode unplanned     the source is gone: promote what was copied
   onceover drill confirm flights-dr redirect         tell the drill that waits that the clients were moved
+  onceover drill orphans plan flights-dr             the source is back: what it holds and nobody has copied
   onceover drill status flights-dr                   the drills until now
   onceover drill abort flights-dr                    end the one that runs; remove what a killed one has left
 """
@@ -64,6 +65,35 @@ _CONFIRM: Final = """examples:
 
 It is for flows whose switchover.fence or switchover.redirect is `person`; the word goes into the journal.
 """
+_ORPHANS: Final = """examples:
+  onceover drill orphans plan flights-dr             what the old source holds alone; changes nothing
+  onceover drill orphans apply flights-dr            export it, once somebody has said yes
+  onceover drill orphans apply flights-dr --rebuild  and delete those topics there: they are copied anew
+
+For when the source is back behind an unplanned switchover. Orphans are the records that were written there
+and never copied. They are exported, each of them once, to the topic __onceover.<flow>.orphans on the target
+and to a file below ONCEOVER_HOME/<flow>/orphans; both are read back. An interrupted export goes on when it
+is run again. Source transactions that were torn, with one part copied and another one not, are named.
+
+Exit code 0: done. 3: something is refused, see the plan; the rest is done. 5: a transaction is open, or a
+cluster is away: run again. 2: nothing was done.
+"""
+_ORPHANS_PLAN: Final = """examples:
+  onceover drill orphans plan flights-dr                            what was never copied, by partition
+  onceover drill orphans plan flights-dr --topics 'flights\\..*' --json
+  onceover drill orphans plan flights-dr --rebuild                  and which topics could be deleted
+
+It changes nothing: how many records of each partition, from which offset to which, of which time;
+transactions that are open there, and those that were torn.
+"""
+_ORPHANS_APPLY: Final = """examples:
+  onceover drill orphans apply flights-dr                 shows the plan, asks, exports, reads back
+  onceover drill orphans apply flights-dr --approve --json
+  onceover drill orphans apply flights-dr --rebuild       deletes those topics there, behind it
+
+--rebuild deletes a topic of the old source only behind a whole export that was read back, and while nobody
+writes to it. The flow the other way then copies it anew: onceover seed apply BACK --from promoted:flights-dr
+"""
 _STATUS: Final = """examples:
   onceover drill status flights-dr
   onceover drill status flights-dr --json
@@ -77,7 +107,7 @@ def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     about = "rehearse a failover, switch over, or ask what it would cost"
     parser = add_command(subparsers, "drill", about, _EXAMPLES)
-    actions = add_actions(parser, "plan", "run", "confirm", "status", "abort")
+    actions = add_actions(parser, "plan", "run", "confirm", "orphans", "status", "abort")
     plan = add_command(actions, "plan", "look at everything; change nothing", _PLAN)
     add_flow(plan)
     plan.add_argument(
@@ -103,12 +133,41 @@ def register(subparsers: Subparsers) -> None:
     add_flow(confirm)
     confirm.add_argument("step", choices=CONFIRMED, help="what was done by hand")
     end(confirm, Work("drill", "confirm"))
+    _add_orphans(add_command(actions, "orphans", "the source is back: what was never copied", _ORPHANS))
     status = add_command(actions, "status", "the drills until now, and the one that runs", _STATUS)
     add_flow(status)
     end(status, Work("drill", "status"))
     abort = add_command(actions, "abort", "end the drill that runs, or remove what is left of one", _ABORT)
     add_flow(abort)
     end(abort, Work("drill", "abort"))
+
+
+def _add_orphans(parser: Parser) -> None:
+    actions = add_actions(parser, "plan", "apply")
+    plan = add_command(actions, "plan", "say what was never copied; change nothing", _ORPHANS_PLAN)
+    add_flow(plan)
+    _add_orphan_choice(plan)
+    end(plan, Work("drill", "plan_orphans"))
+    apply = add_command(actions, "apply", "export it to a topic and a file", _ORPHANS_APPLY)
+    add_flow(apply)
+    apply.add_argument("--approve", action="store_true", help="do what the plan says, unasked")
+    _add_orphan_choice(apply)
+    end(apply, Work("drill", "apply_orphans"))
+
+
+def _add_orphan_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topics",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="only these source topics (anchored); may be given again (default: all that were promoted)",
+    )
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="behind the export: delete topics with orphans on the source, so that they are copied anew",
+    )
 
 
 def _add_choice(parser: argparse.ArgumentParser) -> None:

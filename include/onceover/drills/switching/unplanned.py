@@ -17,6 +17,7 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.planning import commands
 from onceover.planning.operation import Caller
 
 _NAMED: Final = 3
@@ -96,6 +97,9 @@ class UnplannedSteps(SwitchSteps):
         evidence = self.probe.run(self.drill, deadline)
         tps = [e.target_of(tp) for e in self.enrolled.values() for tp in e.sources()]
         there = len(self.parts.clients(self.parts.target, tps).consumers)
+        see = commands.command("drill", "orphans", "plan", self.parts.flow)
+        text = f"when the source is back: {see} tells what it holds alone, and which transactions were torn"
+        self.findings.append((DrillCode.LOOK_BACK, text))
         return {**evidence, "clients_on_the_target": there}
 
     def undo(self, _: Deadline) -> Mapping[str, Any]:

@@ -32,11 +32,13 @@ class ActiveProducer(NamedTuple):
     Args:
         last_ms: timestamp of its newest batch; -1 for unknown.
         transaction_start: first offset of its open transaction; -1 without one.
+        epoch: that it has written with last; -1 for unknown.
     """
 
     producer_id: int
     last_ms: int
     transaction_start: int
+    epoch: int = -1
 
 
 class ListedTransaction(NamedTuple):
@@ -93,7 +95,9 @@ def _describe_producers(
             TopicPartition(calls.text(t.name), p.partition_index): (
                 p.error_code,
                 tuple(
-                    ActiveProducer(one.producer_id, one.last_timestamp, one.current_txn_start_offset)
+                    ActiveProducer(
+                        one.producer_id, one.last_timestamp, one.current_txn_start_offset, one.producer_epoch
+                    )
                     for one in p.active_producers
                 ),
             )

@@ -1,0 +1,1 @@
+"""What an old source holds alone behind an unplanned switchover: looking, exporting, giving it free."""

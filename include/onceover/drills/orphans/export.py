@@ -1,0 +1,392 @@
+"""Exporting what an old source holds alone, and giving its topic free to be copied anew.
+
+Invariant: nothing is removed that does not stand in the export: a topic is deleted only behind an export that
+was read back, from the topic and from the file, and only where its log ends where that export ends, looked at
+twice while nobody wrote. What is exported stands in the topic once, however often this was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.backoff import Backoff, Deadline
+from onceover.drills import chain as chains
+from onceover.drills.codes import DrillCode
+from onceover.drills.journal import DrillJournal
+from onceover.drills.orphans.exported import (
+    ExportedOrphan,
+    OrphanOrigin,
+    OrphanTopic,
+    missing_from,
+)
+from onceover.drills.orphans.files import OrphanFile, put_orphans
+from onceover.drills.orphans.plan import (
+    DELETE,
+    EXPORT,
+    NOTHING,
+    WRITE,
+    HeldPart,
+    OrphanPlace,
+    OrphansPlan,
+    exit_code,
+    origin_of,
+    partitions_of,
+    plan_orphans,
+)
+from onceover.drills.orphans.survey import STALL_S, OrphanLook, OrphanReader
+from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.records import records_between
+from onceover.drills.running import new_drill
+from onceover.drills.switching.watch import SourceWatch
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
+from onceover.kafka.admin.topics import Admin
+from onceover.kafka.ports import Cluster
+from onceover.planning import commands
+from onceover.planning.approval import Approval
+from onceover.planning.journal import Journal, OpenJournal
+from onceover.planning.operation import Caller
+from onceover.planning.plan import Refusal
+from onceover.shown import lined
+from onceover.wire.batches.records import DecodedRecord
+
+_WATCH_S: Final = 60.0
+_GONE_S: Final = 60.0
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True)
+class OrphansExported:
+    """What was done.
+
+    Args:
+        plan: what it did.
+        drill: its id in the journal of drills; None where there was nothing to do.
+        written: how many records were written now; ``held`` how many orphans the topic holds.
+        file: that was written.
+        rebuilt: topics that were deleted, to be copied anew.
+    """
+
+    plan: OrphansPlan
+    drill: str | None = None
+    written: int = 0
+    held: int = 0
+    file: OrphanFile | None = None
+    rebuilt: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """3 when somebody has to decide something, 5 when waiting may help, else 0."""
+        return exit_code(self.waiting)
+
+    @property
+    def waiting(self) -> Sequence[Refusal]:
+        """What is left, and why."""
+        return self.plan.refused
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """Names, ids and counts."""
+        return {
+            "flow": self.plan.flow,
+            "drill": self.drill,
+            "written": self.written,
+            "orphans": self.held,
+            "rebuilt": len(self.rebuilt),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan, and what became of it."""
+        return {
+            **self.plan.document(),
+            "applied": self.drill is not None,
+            "drill": self.drill,
+            "written": self.written,
+            "exported": self.held,
+            "export": None if self.file is None else self.file.document(),
+            "rebuilt": list(self.rebuilt),
+        }
+
+    def describe(self) -> str:
+        """Return it as text; the plan was shown before."""
+        place = self.plan.place
+        if self.file is None:
+            return "nothing was changed"
+        lines = [
+            f"exported: {self.written} records now; {self.held} orphans stand in {place.topic}, read back",
+            f"file: {self.file.path}, {self.file.records} records, SHA-256 {self.file.sha256}",
+        ]
+        lines += [f"deleted: {topic} on {place.source}" for topic in self.rebuilt]
+        if self.rebuilt and place.back:
+            lines.append(f"{commands.seed_apply(place.back, f'promoted:{place.flow}')} has it copied anew")
+        lines += [f"  left: {r.object}: {r.message}; {r.resolve}" for r in self.plan.refused]
+        return lined(lines)
+
+
+@dataclass(frozen=True)
+class OrphanParts:
+    """What it is made of; the caller opens and closes it.
+
+    Args:
+        source: the old source.
+        reader: looks at it; ``topic`` is what is exported to.
+        place: where everything is; ``folder`` of the file.
+        drills: the flow's journal of drills: one drill of a flow runs at a time.
+        journal: opens what everything is written down in.
+        quiet_s: how long nobody may write before a topic is deleted.
+        about: what the journal of drills holds of who runs this.
+    """
+
+    source: Cluster
+    reader: OrphanReader
+    topic: OrphanTopic
+    place: OrphanPlace
+    folder: Path
+    drills: DrillJournal
+    journal: OpenJournal
+    quiet_s: float
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+
+class OrphanExport:
+    """Plans and applies one. Not thread-safe.
+
+    Args:
+        parts: what it works with.
+        rebuild: delete topics with orphans behind the export.
+    """
+
+    def __init__(self, parts: OrphanParts, *, rebuild: bool) -> None:
+        self._parts, self._rebuild = parts, rebuild
+
+    def plan(self) -> OrphansPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            UsageError: NOT_STARTED, NOTHING_CHOSEN.
+            NeedsOperator: FOREIGN_CLUSTER; EXPORT_DIFFERS, what stands in the topic is no export.
+            Retriable: a cluster is away.
+        """
+        survey = self._parts.reader.read()
+        wanted = {origin_of(look): look for look in survey.looks}
+        held: dict[OrphanOrigin, HeldPart] = {}
+        for one in self._parts.topic.read():
+            look = wanted.get(one.origin)
+            if look is not None and one.record.offset >= look.first_wanted:
+                known = held.get(one.origin, NOTHING)
+                held[one.origin] = HeldPart(known.records + 1, one.record.offset)
+        return plan_orphans(self._parts.place, survey, held, rebuild=self._rebuild)
+
+    def apply(self, caller: Caller, approval: Approval | None = None) -> OrphansExported:
+        """Do what a plan computed now says, as ``planning.operation`` has it.
+
+        Raises:
+            NeedsOperator: DRILL_RUNS; PLAN_CHANGED; EXPORT_DIFFERS; ORPHANS_GROWN: nothing was removed.
+            Others as ``plan``.
+        """
+        plan = self.plan()
+        caller.announce(plan)
+        approved = approval or Approval.of(plan.items)
+        approved.check(plan.items, plan.title)
+        if not plan.changes:
+            return OrphansExported(plan)
+        drills, drill = self._parts.drills, new_drill()
+        with self._parts.journal(approval) as journal:
+            journal.planned(plan)
+            drills.begin(drill, self._begun(plan, approved))
+            with drills.heartbeat(drill):
+                try:
+                    done = self._done(plan, drill, journal, caller)
+                except BaseException as error:
+                    # What has gone wrong says more than that a journal cannot be reached.
+                    with suppress(OnceoverError):
+                        drills.append(drill, chains.ENDED, {"result": "FAIL"})
+                    if isinstance(error, OnceoverError):
+                        journal.failed(error)
+                    raise
+                result = "PASS" if done.exit_code == 0 else "PARTLY"
+                drills.append(drill, chains.ENDED, {"result": result})
+        return done
+
+    def _begun(self, plan: OrphansPlan, approved: Approval) -> dict[str, Any]:
+        who = self._parts.about if approved.consent is None else approved.consent.document()
+        return {
+            "mode": "orphans",
+            "plan_id": plan.plan_id,
+            "orphans": plan.orphans,
+            "rebuild": list(plan.rebuild[:_NAMED]),
+            "approval": {"id": approved.id, **who},
+        }
+
+    def _done(self, plan: OrphansPlan, drill: str, journal: Journal, caller: Caller) -> OrphansExported:
+        written = self._exported(plan, drill, caller)
+        journal.done(*(c for c in plan.changes if c.what == EXPORT))
+        held, file = self._read_back(plan)
+        journal.done(*(c for c in plan.changes if c.what == WRITE))
+        caller.tell(f"{held} orphans stand in {plan.place.topic} and in {file.path}, read back")
+        numbers = {"written": written, "orphans": held, "sha256": file.sha256}
+        self._parts.drills.append(drill, chains.STEP, {"step": EXPORT, "state": "done", **numbers})
+        for change, topic in zip((c for c in plan.changes if c.what == DELETE), plan.rebuild, strict=True):
+            self._delete(plan, topic, drill, caller)
+            journal.done(change)
+        return OrphansExported(plan, drill, written, held, file, plan.rebuild)
+
+    # ---- the export
+
+    def _exported(self, plan: OrphansPlan, drill: str, caller: Caller) -> int:
+        """Write what is not in the topic yet; return how many records that was."""
+        topic = self._parts.topic
+        topic.prepare()
+        held = sum(part.records for part in plan.held.values())
+        writer, written, total, done = topic.writer(), 0, plan.orphans - held, [0]
+
+        def told(more: int) -> None:
+            done[0] += more
+            caller.counted(done[0], max(total, done[0]))
+            self._go_on(drill)
+
+        try:
+            writer.begin()
+            for look in plan.survey.looks:
+                origin = origin_of(look)
+                first = max(look.first_wanted, writer.next.get(origin, 0))
+                written += writer.write(origin, self._of_source(look, first), told)
+            writer.settle()
+        finally:
+            writer.close()
+        return written
+
+    def _go_on(self, drill: str) -> None:
+        """Return where nobody wants the drill to end, and it is still this one that runs.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER.
+            Retriable: DRILL_ABORTED; what was exported stays.
+        """
+        self._parts.drills.check(drill)
+        if chains.is_asked_to_end(self._parts.drills.read(), drill):
+            raise Retriable(
+                "somebody wants the drill to end; what was exported until now stays",
+                code=DrillCode.DRILL_ABORTED,
+                resolve="run it again when there is time for it: it goes on from there",
+            )
+
+    def _of_source(self, look: OrphanLook, first: int) -> Iterator[DecodedRecord]:
+        """Yield the committed records of a partition, up to where it was decided when it was looked at."""
+        if first >= look.stable:
+            return iter(())
+        return records_between(
+            self._parts.source, look.source, first, look.stable, Deadline(STALL_S), stall_s=STALL_S
+        )
+
+    # ---- the proof
+
+    def _read_back(self, plan: OrphansPlan) -> tuple[int, OrphanFile]:
+        """Read the topic, write the file from it, read that; return how many orphans both hold.
+
+        Raises:
+            NeedsOperator: EXPORT_DIFFERS.
+        """
+        wanted = {origin_of(look): look for look in plan.survey.looks}
+        tallies = {origin: OrphanTally() for origin in wanted}
+        total = [0]
+
+        def counted(one: ExportedOrphan) -> ExportedOrphan:
+            total[0] += 1
+            look = wanted.get(one.origin)
+            if look is not None and one.record.offset >= look.first_wanted:
+                tallies[one.origin].add(one.record)
+            return one
+
+        file = put_orphans(self._parts.folder, map(counted, self._parts.topic.read()))
+        if file.records != total[0]:
+            raise _differs(plan.place, f"{total[0]} records in the file", f"{file.records}")
+        for origin, look in wanted.items():
+            self._check(plan.place, look, origin, tallies[origin])
+        return sum(each.records for each in tallies.values()), file
+
+    def _check(self, place: OrphanPlace, look: OrphanLook, origin: OrphanOrigin, held: OrphanTally) -> None:
+        if (held.records, held.digest) == (look.tally.records, look.tally.digest):
+            return
+        # What was compacted, or has expired, since an earlier run is in the export alone.
+        mine = (o.record for o in self._parts.topic.read() if o.origin == origin)
+        first = missing_from(self._of_source(look, look.first_wanted), mine)
+        if first is not None:
+            seen = f"{held.records} records; {look.source} offset {first} is missing, or another one"
+            raise _differs(place, f"{look.tally.records} records of {look.source}", seen)
+
+    # ---- behind it
+
+    def _delete(self, plan: OrphansPlan, topic: str, drill: str, caller: Caller) -> None:
+        """Delete a topic of the old source, once nobody has written to it for a moment.
+
+        Raises:
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED: it stays.
+        """
+        parts = self._parts
+        looks = [look for look in plan.survey.looks if look.source.topic == topic]
+        ends = partitions_of(looks)
+        watch = SourceWatch(parts.source, [topic], caller.pause)
+        _unchanged(watch, ends)
+        caller.pause(parts.quiet_s)
+        numbers = {"partitions": len(ends), "offsets": sum(look.end - look.start for look in looks)}
+        said = {"step": DELETE, "topic": topic, **numbers}
+        parts.drills.append(drill, chains.STEP, {**said, "state": "running"})
+        self._go_on(drill)
+        info = parts.source.retry(lambda: parts.source.topics([topic])).get(topic)
+        if info is None or str(info.topic_id) != looks[0].topic_id:
+            raise NeedsOperator(
+                f"{topic} on {plan.place.source} is another one than was exported",
+                code=DrillCode.LOG_CHANGED,
+                where=topic,
+                resolve="find out who has deleted it; then plan again",
+            )
+        _unchanged(watch, ends)
+        Admin(parts.source).delete_topics([topic])
+        self._await_gone(topic, looks[0].topic_id)
+        parts.drills.append(drill, chains.STEP, {**said, "state": "done"})
+        caller.tell(f"{topic} on {plan.place.source} is deleted")
+
+    def _await_gone(self, topic: str, topic_id: str) -> None:
+        source, deadline, backoff = self._parts.source, Deadline(_GONE_S), Backoff(cap_s=0.5)
+        while True:
+            info = source.retry(lambda: source.topics([topic])).get(topic)
+            if info is None or str(info.topic_id) != topic_id:
+                return
+            backoff.pause(deadline, NotNow(f"{topic} is being deleted", where=source.alias))
+
+
+def _unchanged(watch: SourceWatch, ends: Mapping[Any, int]) -> None:
+    """Return where nothing stands behind what was exported.
+
+    Raises:
+        NeedsOperator: ORPHANS_GROWN, LOG_CHANGED.
+        Retriable: the old source is away.
+    """
+    try:
+        watch.check(ends, Deadline(_WATCH_S))
+    except NeedsOperator as error:
+        if error.code != DrillCode.FENCE_LEAKS:
+            raise
+        raise NeedsOperator(
+            f"more was written since the export: {error.message}; the topic stays",
+            code=DrillCode.ORPHANS_GROWN,
+            where=error.where,
+            expected="logs that end where the export ends",
+            seen=error.seen,
+            resolve="stop who writes there, then run it again: it exports what has come since",
+        ) from error
+
+
+def _differs(place: OrphanPlace, expected: str, seen: str) -> NeedsOperator:
+    return NeedsOperator(
+        "what was exported is not what the old source holds; nothing was removed",
+        code=DrillCode.EXPORT_DIFFERS,
+        where=place.topic,
+        expected=expected,
+        seen=seen,
+        resolve="find out who else writes to the topic, or has changed the source; then run again",
+    )

@@ -1,0 +1,278 @@
+"""The topic that orphans are exported to, on the target: each of them once, for readers of committed records.
+
+Invariant: where an export goes on is told by the topic itself, read under its transactional id: what an
+earlier run has written of a partition ends at its newest record's source offset. There is no position beside
+it that could be lost, expire, or say something else. Records of one source partition are written in their
+order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from onceover.backoff import Deadline
+from onceover.drills.codes import DrillCode
+from onceover.drills.orphans.survey import STALL_S
+from onceover.drills.records import end_of, records_between
+from onceover.errors import MustReset, NeedsOperator, Retriable
+from onceover.handling.deadletter import topic_spec
+from onceover.kafka import calls
+from onceover.kafka.admin.topics import Admin
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.portions import portions_of
+from onceover.kafka.ports import Cluster, Outgoing, Refused
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.kafka.produce.rounds import OWN_BATCH_BYTES
+from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.fenced import await_markers, take_id
+from onceover.topics.own import check_ready
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.compression import GZIP, NONE
+from onceover.wire.batches.records import DecodedRecord, Headers, encode
+
+_TIMEOUT_MS: Final = 30_000
+# Far below the timeout of a transaction; a crash costs no more than that much work.
+_COMMIT_S: Final = 5.0
+_COMMIT_BYTES: Final = 8 << 20
+# A record's own time is kept, whatever it is; a broker before 3.6 knows no such limits.
+_ANY_TIME: Final = {
+    "message.timestamp.before.max.ms": str((1 << 63) - 1),
+    "message.timestamp.after.max.ms": str((1 << 63) - 1),
+}
+_RECORD_BYTES: Final = 64
+_ORIGIN: Final = (
+    b"onceover.flow",
+    b"onceover.source.cluster",
+    b"onceover.source.topic",
+    b"onceover.source.topic.id",
+    b"onceover.source.partition",
+    b"onceover.source.offset",
+)
+
+
+class OrphanOrigin(NamedTuple):
+    """A partition of the old source; a topic that was made anew is another one."""
+
+    topic_id: str
+    source: TopicPartition
+
+
+class ExportedOrphan(NamedTuple):
+    """A record of the topic: where it came from, and as it was there."""
+
+    origin: OrphanOrigin
+    record: DecodedRecord
+
+
+@dataclass(frozen=True)
+class OrphanTopic:
+    """The topic of one flow. The cluster belongs to the caller.
+
+    Args:
+        target: where it is.
+        flow: its name; ``alias`` of the old source.
+        replication_factor: should it have to be made.
+    """
+
+    target: Cluster
+    flow: str
+    alias: str
+    replication_factor: int
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition that holds them all."""
+        return TopicPartition(names.orphans_topic(self.flow), 0)
+
+    def prepare(self) -> None:
+        """Make the topic where it is missing; nothing in it expires.
+
+        Raises:
+            Retriable: the target is away.
+            UsageError: not authorized.
+        """
+        topic, admin = self.place.topic, Admin(self.target)
+        plain = replace(topic_spec(topic), replication_factor=self.replication_factor)
+        spec = replace(plain, config={**plain.config, **_ANY_TIME})
+        for error in admin.try_create([spec]).values():
+            if error.code == KafkaCode.INVALID_CONFIG:
+                admin.create_topics([plain])
+            elif error.code != KafkaCode.TOPIC_EXISTS:
+                raise error
+        self.target.retry(lambda: check_ready(self.target, [topic]))
+
+    def read(self) -> Iterator[ExportedOrphan]:
+        """Yield what it holds, in its order; nothing where it was never made.
+
+        Raises:
+            NeedsOperator: EXPORT_DIFFERS, a record is none of ours, or stands there twice.
+            Retriable: the target is away.
+        """
+        place = self.place
+        if place.topic not in self.target.retry(lambda: self.target.topics([place.topic])):
+            return
+        start = self.target.retry(lambda: self.target.list_offsets([place], calls.EARLIEST))[place]
+        end = end_of(self.target, place)
+        last: dict[OrphanOrigin, int] = {}
+        if start >= end:
+            return
+        for record in records_between(self.target, place, start, end, Deadline(STALL_S), stall_s=STALL_S):
+            one = _read(record, str(place))
+            if one.record.offset <= last.get(one.origin, -1):
+                raise _differs(
+                    str(place),
+                    f"source offsets of {one.origin.source} that grow",
+                    f"{one.record.offset} again",
+                )
+            last[one.origin] = one.record.offset
+            yield one
+
+    def writer(self) -> OrphanWriter:
+        """Return what writes into it, and fences whoever has written before."""
+        return OrphanWriter(self)
+
+
+class OrphanWriter:
+    """Writes orphans in transactions. Not thread-safe.
+
+    Attributes:
+        next: where each partition goes on, behind what stands in the topic already.
+    """
+
+    def __init__(self, topic: OrphanTopic) -> None:
+        self._topic = topic
+        target, flow = topic.target, topic.flow
+        self._producer = TransactionalProducer(target, names.orphans_id(flow), timeout_ms=_TIMEOUT_MS)
+        self._open_bytes, self._open_s = 0, 0.0
+        self.next: dict[OrphanOrigin, int] = {}
+
+    def begin(self) -> None:
+        """Own the id, then read where everything goes on.
+
+        Raises:
+            As ``OrphanTopic.read``.
+        """
+        take_id(self._topic.target, self._producer, (self._topic.place,), Deadline(_TIMEOUT_MS / 1000))
+        for one in self._topic.read():
+            self.next[one.origin] = one.record.offset + 1
+
+    def write(
+        self, origin: OrphanOrigin, records: Iterable[DecodedRecord], told: Callable[[int], None]
+    ) -> int:
+        """Write records of one partition; return how many. What is written is committed when this returns.
+
+        Args:
+            told: hears how many more have been committed.
+
+        Raises:
+            Retriable: the target is away, or somebody else exports: what was committed stays.
+            NeedsOperator: the target refuses a record.
+        """
+        count = pending = 0
+        try:
+            for piece in portions_of(records, OWN_BATCH_BYTES, _size):
+                self._send(origin, piece)
+                pending += len(piece)
+                if self._open_bytes >= _COMMIT_BYTES or time.monotonic() - self._open_s >= _COMMIT_S:
+                    self.commit()
+                    told(pending)
+                    count, pending = count + pending, 0
+            if pending:
+                self.commit()
+                told(pending)
+        except MustReset as error:
+            raise Retriable(
+                f"the export was interrupted: {error.message}",
+                where=str(self._topic.place),
+                resolve="run it again: it goes on behind what was committed",
+            ) from error
+        except Refused as error:
+            raise NeedsOperator(str(error), code=KafkaCode.WRITE_REFUSED, where=str(origin.source)) from error
+        return count + pending
+
+    def commit(self) -> None:
+        """End the transaction; on return readers of committed records see it."""
+        self._producer.drain()
+        self._producer.commit()
+        self._open_bytes = 0
+
+    def settle(self) -> None:
+        """Return when everything that was committed can be read."""
+        await_markers(self._topic.target, self._producer, (self._topic.place,), Deadline(_TIMEOUT_MS / 1000))
+
+    def close(self) -> None:
+        """Let go of the id."""
+        self._producer.close()
+
+    def _send(self, origin: OrphanOrigin, piece: list[DecodedRecord]) -> None:
+        if not self._open_bytes:
+            self._open_s = time.monotonic()
+        topic = self._topic
+        size = sum(map(_size, piece))
+        own = _origin_headers(topic.flow, topic.alias, origin)
+        made = encode(
+            [(r.timestamp, r.key, r.value, (*r.headers, *own, _offset_header(r.offset))) for r in piece],
+            GZIP if size > OWN_BATCH_BYTES else NONE,
+        )
+        self._producer.send([Outgoing(topic.place, parse_header(made.batch), made.batch)])
+        self._producer.drain()
+        self._open_bytes += size
+
+
+def _size(record: DecodedRecord) -> int:
+    headers = sum(len(name) + len(value or b"") + _RECORD_BYTES for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers + len(_ORIGIN) * _RECORD_BYTES
+
+
+def _origin_headers(flow: str, alias: str, origin: OrphanOrigin) -> Headers:
+    tp = origin.source
+    texts = (flow, alias, tp.topic, origin.topic_id, str(tp.partition))
+    return tuple((name, text.encode()) for name, text in zip(_ORIGIN, texts, strict=False))
+
+
+def _offset_header(offset: int) -> tuple[bytes, bytes]:
+    return _ORIGIN[-1], str(offset).encode()
+
+
+def _read(record: DecodedRecord, where: str) -> ExportedOrphan:
+    """Read what stands behind a record's own headers: those may have the same names.
+
+    Raises:
+        NeedsOperator: EXPORT_DIFFERS.
+    """
+    own = record.headers[-len(_ORIGIN) :]
+    values = [value.decode() if value is not None else "" for _, value in own]
+    if tuple(name for name, _ in own) != _ORIGIN or not (values[4].isdecimal() and values[5].isdecimal()):
+        raise _differs(where, "exported records alone", f"another one at offset {record.offset}")
+    origin = OrphanOrigin(values[3], TopicPartition(values[2], int(values[4])))
+    as_it_was = record._replace(offset=int(values[5]), headers=record.headers[: -len(_ORIGIN)])
+    return ExportedOrphan(origin, as_it_was)
+
+
+def _differs(where: str, expected: str, seen: str) -> NeedsOperator:
+    return NeedsOperator(
+        "the export does not hold what was to be exported",
+        code=DrillCode.EXPORT_DIFFERS,
+        where=where,
+        expected=expected,
+        seen=seen,
+        resolve="find out who else writes there; nothing was removed. Keep a copy of the topic under another "
+        "name, delete it, and run again",
+    )
+
+
+def missing_from(source: Iterable[DecodedRecord], exported: Iterable[DecodedRecord]) -> int | None:
+    """Return the offset of the first record that was not exported as it is; None where all were. Pure.
+
+    Both are in the order of their offsets; what was exported may have been compacted away since.
+    """
+    there = iter(exported)
+    for record in source:
+        found = next((each for each in there if each.offset >= record.offset), None)
+        if found != record:
+            return record.offset
+    return None

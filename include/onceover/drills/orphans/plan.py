@@ -1,0 +1,350 @@
+"""What would be exported, what would be deleted behind that, and what stands in the way. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from onceover.drills.codes import DrillCode
+from onceover.drills.orphans.exported import OrphanOrigin
+from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.torn import TransactionSpan
+from onceover.model import TopicPartition
+from onceover.planning import commands
+from onceover.planning.approval import Item, ObjectState, items_of
+from onceover.planning.plan import Change, Plan, Refusal
+from onceover.shown import lined
+
+EXPORT: Final = "export"
+WRITE: Final = "write"
+DELETE: Final = "delete"
+_NAMED: Final = 3
+_NO_RETURN: Final = (
+    "  ---- point of no return: what follows is done only behind a whole export that was read",
+    "       back, and only while nobody writes",
+)
+_TEMPORARY: Final = 5
+_DECIDE: Final = 3
+
+
+@dataclass(frozen=True)
+class OrphanPlace:
+    """Where everything is.
+
+    Args:
+        flow: its name.
+        source: alias of the old source; ``target`` of where the copies were promoted.
+        topic: that they are exported to; ``file`` likewise.
+        back: the flow the other way, None where the flow file names none.
+    """
+
+    flow: str
+    source: str
+    target: str
+    topic: str
+    file: Path
+    back: str | None
+
+
+class HeldPart(NamedTuple):
+    """What of a partition stands in the topic: how many records, and the newest one's source offset.
+
+    Records that were compacted away on the source since are among them.
+    """
+
+    records: int
+    last: int
+
+
+NOTHING: Final = HeldPart(0, -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrphansPlan(Plan):
+    """What an old source holds alone, and what would become of it.
+
+    Args:
+        place: where everything is.
+        survey: what was seen.
+        held: what of each partition, from the first orphan on, stands in the topic already.
+        rebuild: source topics that would be deleted, so that they are copied anew.
+        standing: how each of these was when it was looked at.
+    """
+
+    place: OrphanPlace
+    survey: OrphanSurvey
+    held: Mapping[OrphanOrigin, HeldPart]
+    rebuild: tuple[str, ...] = ()
+    standing: Mapping[str, ObjectState] = field(default_factory=dict)
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """What a person approves: what is exported may have grown since, what is deleted may not."""
+        return items_of(self.changes, self.standing)
+
+    @property
+    def exit_code(self) -> int:
+        """3 when somebody has to decide something, 5 when waiting may help, else 0."""
+        return exit_code(self.refused)
+
+    @property
+    def orphans(self) -> int:
+        """How many records were never copied."""
+        return sum(look.tally.records for look in self.survey.looks)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {
+            **super().counts,
+            "orphans": self.orphans,
+            "torn": len(self.survey.torn),
+            "rebuild": len(self.rebuild),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON."""
+        return {
+            **super().document(),
+            "orphans": self.orphans,
+            "topic": self.place.topic,
+            "file": str(self.place.file),
+            "partitions": [self._partition(look) for look in self.survey.looks],
+            "torn": [each.document() for each in self.survey.torn],
+            "not_looked_back_far_enough": [str(tp) for tp in self.survey.short],
+            "notes": [note.document() for note in self.survey.notes if not note.blocks],
+            "rebuild": list(self.rebuild),
+            "point_of_no_return": DELETE if self.rebuild else None,
+        }
+
+    def _partition(self, look: OrphanLook) -> dict[str, Any]:
+        tally = look.tally
+        return {
+            "partition": str(look.source),
+            "cut": look.cut,
+            "end": look.end,
+            "records": tally.records,
+            "first": tally.first,
+            "last": tally.last,
+            "first_ms": tally.first_ms,
+            "last_ms": tally.last_ms,
+            "bytes": tally.content_bytes,
+            "exported": self.held.get(origin_of(look), NOTHING).records,
+            "expired_offsets": look.first_wanted - look.cut,
+            "aborted_transactions": look.aborted,
+            "open_transactions": [
+                {
+                    "transactional_id": self.survey.ids.get(span.producer_id),
+                    "producer_id": span.producer_id,
+                    "epoch": span.epoch,
+                    "first": span.first,
+                }
+                for span in look.opened
+            ],
+        }
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+        place = self.place
+        lines = [f"orphans of flow {self.flow}: what {place.source} holds and {place.target} never got"]
+        lines += [f"  {note.object}: {note.message}" for note in self.survey.notes if not note.blocks]
+        lines += [line for look in self.survey.looks for line in self._told(look)]
+        lines += [f"  {each.describe()}" for each in self.survey.torn]
+        lines += self._short()
+        for change in self.changes:
+            if change.what == DELETE and change.object == self._first_delete:
+                lines += _NO_RETURN
+            lines += change.describe()
+        lines += [f"  refused {r.object}: {r.message}; {r.resolve}" for r in self.refused]
+        if not self.changes:
+            lines.append("  nothing to export")
+        return lined(lines)
+
+    @property
+    def _first_delete(self) -> str | None:
+        return next((c.object for c in self.changes if c.what == DELETE), None)
+
+    def _told(self, look: OrphanLook) -> list[str]:
+        lines = []
+        if look.tally.records:
+            lines.append(f"  {look.source}: {extent(look)}")
+        if look.aborted:
+            lines.append(f"  {look.source}: {look.aborted} aborted transactions behind the cut are none")
+        if look.first_wanted > look.cut:
+            gone = f"offsets {look.cut} to {look.first_wanted - 1}"
+            lines.append(f"  {look.source}: {gone} were never copied, and have expired since")
+        return lines
+
+    def _short(self) -> list[str]:
+        if not self.survey.short:
+            return []
+        named = ", ".join(map(str, self.survey.short[:_NAMED]))
+        more = len(self.survey.short) - _NAMED
+        named += f" and {more} more" if more > 0 else ""
+        return [
+            f"  in {named} not as far back was looked as a transaction may reach: one whose other part lies "
+            "there is not named as torn"
+        ]
+
+
+def origin_of(look: OrphanLook) -> OrphanOrigin:
+    """Return by which the topic tells the partition from others."""
+    return OrphanOrigin(look.topic_id, look.source)
+
+
+def extent(look: OrphanLook) -> str:
+    """Return what of a partition was never copied, as text."""
+    tally = look.tally
+    times = f"{_time(tally.first_ms)} to {_time(tally.last_ms)}"
+    offsets = f"offsets {tally.first} to {tally.last}"
+    return f"{tally.records} records, {offsets}, {times}, {tally.content_bytes} bytes"
+
+
+def _time(at_ms: int | None) -> str:
+    try:
+        return datetime.fromtimestamp((at_ms or 0) / 1000, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):
+        # Whoever has written a record may have given it any time.
+        return f"{at_ms} ms"
+
+
+def plan_orphans(
+    place: OrphanPlace, survey: OrphanSurvey, held: Mapping[OrphanOrigin, HeldPart], *, rebuild: bool
+) -> OrphansPlan:
+    """Return what would be done.
+
+    Args:
+        held: what stands in the topic already.
+        rebuild: topics with orphans are to be deleted behind the export.
+    """
+    changes = _exports(place, survey.looks, held)
+    refused = [*(note for note in survey.notes if note.blocks), *_opened(place, survey)]
+    topics: list[str] = []
+    standing: dict[str, ObjectState] = {}
+    for topic, looks in _by_topic(survey.looks).items() if rebuild else ():
+        if not any(look.tally.records for look in looks):
+            continue
+        problem = _kept(place, topic, looks, survey)
+        if problem is not None:
+            refused.append(problem)
+            continue
+        topics.append(topic)
+        delete = _delete(place, topic, looks)
+        changes.append(delete)
+        ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
+        standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
+    return OrphansPlan(
+        operation="orphans",
+        flow=place.flow,
+        changes=tuple(changes),
+        refused=tuple(refused),
+        place=place,
+        survey=survey,
+        held=held,
+        rebuild=tuple(topics),
+        standing=standing,
+    )
+
+
+def _exports(
+    place: OrphanPlace, looks: Sequence[OrphanLook], held: Mapping[OrphanOrigin, HeldPart]
+) -> list[Change]:
+    changes = []
+    for look in looks:
+        already = held.get(origin_of(look), NOTHING)
+        if look.tally.last is not None and look.tally.last > already.last:
+            there = f"; up to offset {already.last} they are there already" if already.records else ""
+            changes.append(
+                Change(EXPORT, str(look.source), place.source, place.topic, f"{extent(look)}{there}")
+            )
+    count = sum(look.tally.records for look in looks)
+    if count:
+        reason = "all that the topic holds, read back from it"
+        changes.append(Change(WRITE, str(place.file), None, "a line for each record", reason))
+    return changes
+
+
+def _delete(place: OrphanPlace, topic: str, looks: Sequence[OrphanLook]) -> Change:
+    offsets = sum(look.end - look.start for look in looks)
+    who = f"flow {place.back}" if place.back else "the flow the other way"
+    return Change(
+        DELETE,
+        f"topic {topic} on {place.source}",
+        f"{len(looks)} partitions",
+        None,
+        f"{who} copies it anew from {place.target}",
+        "destructive",
+        offsets,
+    )
+
+
+def _by_topic(looks: Iterable[OrphanLook]) -> dict[str, list[OrphanLook]]:
+    found: dict[str, list[OrphanLook]] = {}
+    for look in looks:
+        found.setdefault(look.source.topic, []).append(look)
+    return found
+
+
+def _opened(place: OrphanPlace, survey: OrphanSurvey) -> list[Refusal]:
+    """Return what is not decided yet: whether it counts, nobody can know."""
+    return [
+        Refusal(
+            str(look.source),
+            DrillCode.ORPHANS_OPEN,
+            f"offsets {look.stable} to {look.end - 1} on {place.source} are not decided: "
+            f"{_who(look.opened, survey.ids)}",
+            "wait until it has ended (a broker ends it at its transaction.timeout.ms), or end it: "
+            "`kafka-transactions.sh --abort`; then run again",
+        )
+        for look in survey.looks
+        if not look.is_decided
+    ]
+
+
+def _who(opened: Sequence[TransactionSpan], ids: Mapping[int, str]) -> str:
+    named = [
+        f"{ids.get(span.producer_id) or f'producer id {span.producer_id}'} has a transaction open from "
+        f"{span.first} on"
+        for span in opened[:_NAMED]
+    ]
+    return "; ".join(named) or "a transaction is just ending"
+
+
+def _kept(
+    place: OrphanPlace, topic: str, looks: Sequence[OrphanLook], survey: OrphanSurvey
+) -> Refusal | None:
+    """Return why a topic may not be deleted although its orphans are exported; None where it may."""
+    again = commands.command("drill", "orphans", "apply", place.flow, "--rebuild")
+    doubted = [note for note in survey.notes if note.blocks and _topic_of(note.object) == topic]
+    if doubted:
+        return Refusal(topic, doubted[0].code, f"it stays: {doubted[0].message}", doubted[0].resolve)
+    undecided = [look for look in looks if not look.is_decided]
+    if undecided:
+        text = f"it stays while transactions are open in {undecided[0].source}"
+        return Refusal(topic, DrillCode.ORPHANS_OPEN, text, f"{again} once they have ended")
+    for look in looks:
+        if look.uncopied is not None:
+            text = f"it stays, because {look.source} may hold what is nowhere else: {look.uncopied}"
+            way = f"copy what is wanted of it by hand, then delete {topic} on {place.source}, or exclude it"
+            return Refusal(topic, DrillCode.NOT_COPIED, text, way)
+    return None
+
+
+def _topic_of(partition: str) -> str:
+    return partition.rpartition(":")[0] or partition
+
+
+def exit_code(refused: Iterable[Refusal]) -> int:
+    """Return what the command line returns where something is left: 5 where only time is missing. Pure."""
+    codes = {refusal.code for refusal in refused if refusal.blocks}
+    if not codes:
+        return 0
+    return _TEMPORARY if codes == {DrillCode.ORPHANS_OPEN} else _DECIDE
+
+
+def partitions_of(looks: Iterable[OrphanLook]) -> dict[TopicPartition, int]:
+    """Return where each partition ended when it was looked at."""
+    return {look.source: look.end for look in looks}

@@ -1,0 +1,83 @@
+"""The tasks of the DAG ``export_orphans``: what ``onceover drill orphans`` does.
+
+Invariant: nothing is exported, and no topic deleted, that a person was not shown and has not said yes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from airflow.sdk import Param
+
+from onceover_airflow.access.flowcontext import flow_at_hand
+from onceover_airflow.approvals.approval import MAX_LISTED, table
+from onceover_airflow.approvals.markdown import code, plain
+from onceover_airflow.starting import forms
+from onceover_airflow.tasks.operation import OperationTasks
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.drills.orphans.export import OrphanExport
+    from onceover.drills.orphans.plan import OrphansPlan
+
+
+def orphan_params() -> dict[str, Param]:
+    """Return the form's fields, beside the flow."""
+    return {
+        "topics": forms.optional("Topics", "Regular expression for whole source topics. Empty: all."),
+        "rebuild": forms.switch(
+            "Rebuild",
+            "Behind the export: delete topics with orphans on the old source, so that the flow the other way "
+            "copies them anew. There is no way back from that.",
+            on=False,
+        ),
+        "apply": forms.apply_param(),
+    }
+
+
+class OrphanTasks(OperationTasks["OrphansPlan"]):
+    """Plan, approve and export what an old source holds alone."""
+
+    plan_task = "plan_orphans"
+    approve_task = "approve_orphans"
+    apply_task = "apply_orphans"
+    subject = "Flow {{ params.flow }}: records that were never copied"
+    needs_answer = True
+
+    @contextmanager
+    def opened(self, name: str, context: Context) -> Iterator[OrphanExport]:
+        """Yield the export that the form asks for, with both clusters at hand."""
+        from onceover.planning.operation import wait
+        from onceover.wiring import flows, orphans
+
+        params = context["params"]
+        wish = orphans.OrphanWish((params["topics"],) if params["topics"] else (), params["rebuild"])
+        with (
+            flow_at_hand(name) as flow,
+            flows.opened(flow, partial(orphans.orphan_export, wish=wish, pause=wait)) as operation,
+        ):
+            yield operation
+
+    def question(self, planned: OrphansPlan) -> str:
+        """Return the plan as Markdown: what is exported, what is deleted behind it, what was torn."""
+        rows = [
+            (plain(c.what), code(c.object), plain(c.to or "-"), plain(c.risk), plain(c.reason))
+            for c in planned.changes
+        ]
+        lines = table(("change", "of", "to", "risk", "how"), rows)
+        lines += [f"**Torn** {plain(each.describe())}" for each in planned.survey.torn[:MAX_LISTED]]
+        lines += [f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused[:MAX_LISTED]]
+        if planned.rebuild:
+            lines.append(
+                "The point of no return is the first *delete*: it is done only behind a whole export "
+                "that was read back, and only while nobody writes."
+            )
+        lines.append("**Reject** changes nothing at all.")
+        return "\n".join(lines)
+
+
+ORPHANS: Final = OrphanTasks()

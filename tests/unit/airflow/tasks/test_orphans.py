@@ -1,0 +1,63 @@
+"""The tasks of ``export_orphans``: what a person is shown, and that nobody is asked for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException
+
+from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, plan_orphans
+from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.torn import TornPart, TornTransaction
+from onceover.model import TopicPartition
+from onceover.wire.batches.records import DecodedRecord
+from onceover_airflow.tasks.orphans import ORPHANS, orphan_params
+
+TP = TopicPartition("orders", 0)
+TORN = TornTransaction(7, 0, True, False, (TornPart(TP, 1, 2),), (TornPart(TP, 5, 6),), "billing")
+PLACE = OrphanPlace("flights", "east", "west", "__onceover.flights.orphans", Path("/var/o.jsonl"), None)
+
+
+def plan_of(records: int, *, rebuild: bool = False) -> OrphansPlan:
+    tally = OrphanTally()
+    for offset in range(5, 5 + records):
+        tally.add(DecodedRecord(offset, 0, b"k", b"v"))
+    look = OrphanLook(TP, "id", 0, 5 + records, 5 + records, 5, tally)
+    return plan_orphans(PLACE, OrphanSurvey((look,), (TORN,), (), {}, ()), {}, rebuild=rebuild)
+
+
+class Planned:
+    """An operation that has a plan."""
+
+    def __init__(self, plan: OrphansPlan) -> None:
+        self._plan = plan
+
+    def plan(self) -> OrphansPlan:
+        return self._plan
+
+
+def test_a_person_is_shown_everything_that_is_done_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is exported, what is deleted, where there is no way back, and which transactions were torn."""
+    text = ORPHANS.question(plan_of(3, rebuild=True))
+    for part in ("orders:0", "topic orders on east", "destructive", "point of no return", "billing"):
+        assert part in text, part
+    assert "point of no return" not in ORPHANS.question(plan_of(3))
+
+
+@pytest.mark.parametrize("records", [0, 2])
+def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch, records: int) -> None:
+    @contextmanager
+    def opened(*_: object) -> Iterator[Planned]:
+        yield Planned(plan_of(records))
+
+    monkeypatch.setattr(type(ORPHANS), "opened", opened)
+    context = {"params": {name: param.value for name, param in orphan_params().items()}}
+    if records:
+        assert len(ORPHANS.ask("flights", context).items) == 2  # type: ignore[arg-type]
+    else:
+        with pytest.raises(AirflowSkipException):
+            ORPHANS.ask("flights", context)  # type: ignore[arg-type]

@@ -1,0 +1,110 @@
+"""What would be exported and deleted, and what stands in the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from onceover.drills.codes import DrillCode
+from onceover.drills.orphans.plan import NOTHING, HeldPart, OrphanPlace, OrphansPlan, origin_of, plan_orphans
+from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.torn import SpanState, TransactionSpan
+from onceover.errors import NeedsOperator
+from onceover.model import TopicPartition
+from onceover.planning.approval import Approval
+from onceover.planning.plan import Refusal
+from onceover.wire.batches.records import DecodedRecord
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+PLACE = OrphanPlace("f", "east", "west", "__onceover.f.orphans", Path("/var/f/orphans.jsonl"), "back")
+OPEN = TransactionSpan(9, 0, 13, 14, SpanState.OPEN)
+
+
+def look(tp: TopicPartition, records: int = 0, *, cut: int = 10) -> OrphanLook:
+    tally = OrphanTally()
+    for offset in range(cut, cut + records):
+        tally.add(DecodedRecord(offset, 0, b"k", b"v"))
+    return OrphanLook(tp, "id", 0, cut + records, cut + records, cut, tally)
+
+
+def planned(*looks: OrphanLook, held: HeldPart = NOTHING, notes: tuple[Refusal, ...] = ()) -> OrphansPlan:
+    survey = OrphanSurvey(looks, (), (), {9: "billing"}, notes)
+    return plan_orphans(PLACE, survey, {origin_of(looks[0]): held}, rebuild=True)
+
+
+def test_a_topic_without_orphans_stays() -> None:
+    plan = planned(look(A0, 3), look(A1), look(B0))
+    assert [(c.what, c.object, c.risk) for c in plan.changes] == [
+        ("export", "a:0", "none"),
+        ("write", "/var/f/orphans.jsonl", "none"),
+        ("delete", "topic a on east", "destructive"),
+    ]
+    assert (plan.rebuild, plan.exit_code, plan.orphans) == (("a",), 0, 3)
+    lines = plan.describe().splitlines()
+    mark = next(n for n, line in enumerate(lines) if "point of no return" in line)
+    assert all("delete topic a" not in line for line in lines[:mark])
+    assert any("delete topic a" in line for line in lines[mark:])
+
+
+def test_what_is_exported_already_is_proven_again_and_not_written() -> None:
+    plan = planned(look(A0, 3), held=HeldPart(3, 12))
+    assert [c.what for c in plan.changes] == ["write", "delete"]
+
+
+def test_what_came_behind_an_export_is_shown_although_others_were_compacted_away() -> None:
+    """The topic holds as many as the source, and not the same ones."""
+    (export, *_) = planned(look(A0, 3), held=HeldPart(3, 10)).changes
+    assert (export.what, "up to offset 10 they are there" in export.reason) == ("export", True)
+
+
+def test_nothing_behind_any_cut_is_nothing_to_do() -> None:
+    assert planned(look(A0), look(B0)).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "exits"),
+    [
+        ({"end": 15}, "ORPHANS_OPEN", 5),
+        ({"end": 15, "opened": (OPEN,)}, "ORPHANS_OPEN", 5),
+        ({"uncopied": "offsets 0 to 9 were not"}, "NOT_COPIED", 3),
+    ],
+)
+def test_a_topic_of_which_something_is_not_known_stays(
+    change: dict[str, object], code: str, exits: int
+) -> None:
+    """Also where it is another one of its partitions; the others go."""
+    plan = planned(look(A0, 3), replace(look(A1), **change), look(B0, 2))  # type: ignore[arg-type]
+    assert (plan.rebuild, plan.exit_code) == (("b",), exits)
+    assert {r.code for r in plan.refused} == {code}
+
+
+def test_who_holds_one_open_is_named() -> None:
+    plan = planned(replace(look(A0, 3), end=15, opened=(OPEN,)))
+    assert "billing has a transaction open from 13 on" in plan.refused[0].message
+
+
+def test_a_partition_that_nobody_can_tell_about_keeps_its_topic() -> None:
+    doubt = Refusal("a:1", DrillCode.LOG_CHANGED, "cannot be told", "by hand")
+    plan = planned(look(A0, 3), notes=(doubt,))
+    assert (plan.rebuild, plan.exit_code) == ((), 3)
+
+
+def test_an_approval_covers_what_grows_and_no_other_deletion() -> None:
+    """More to export is the same; a topic that ends elsewhere is not what was shown."""
+    approved = Approval.of(planned(look(A0, 3)).items)
+    survey = OrphanSurvey((look(A0, 4),), (), (), {}, ())
+    approved.check(plan_orphans(PLACE, survey, {}, rebuild=False).items, "here")
+    with pytest.raises(NeedsOperator, match="something else") as refused:
+        approved.check(planned(look(A0, 4)).items, "here")
+    assert "its partitions end 0 at 14" in str(refused.value)
+
+
+def test_a_plan_tells_no_content() -> None:
+    """Numbers and names alone, wherever it goes."""
+    tally = OrphanTally()
+    tally.add(DecodedRecord(10, 0, b"secret-key", b"secret-value", ((b"secret-header", b"x"),)))
+    plan = planned(replace(look(A0), tally=tally, stable=11, end=11))
+    assert "secret" not in f"{plan.describe()}{plan.document()}"
