@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-_WIDTH: Final = 520
-_HEIGHT: Final = 130
+_WIDTH: Final = 360
+_HEIGHT: Final = 150
 # For the words at its left and below it.
-_LEFT: Final = 62
+_LEFT: Final = 74
 _BOTTOM: Final = 20
 _TOP: Final = 8
+# Longer than between two looks of somebody who watches: nobody was there, and nobody knows.
+_GAP_MS: Final = 90_000
 _STEPS: Final = (1, 2, 2.5, 5, 10)
 
 
@@ -62,9 +64,9 @@ def _runs(points: Sequence[ChartPoint]) -> list[list[ChartPoint]]:
     """Return the stretches without a gap; a lone point is a short line, or nobody would see it."""
     runs: list[list[ChartPoint]] = [[]]
     for point in points:
-        if point.value is None:
+        if point.value is None or (runs[-1] and point.at_ms - runs[-1][-1].at_ms > _GAP_MS):
             runs.append([])
-        else:
+        if point.value is not None:
             runs[-1].append(point)
     return [run if len(run) > 1 else [run[0], run[0]] for run in runs if run]
 

@@ -15,7 +15,6 @@ from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
 from onceover.board.charts import ChartPoint, line_chart
 from onceover.board.samples import LagSample
-from onceover.board.throughput import MINUTE_MS
 from onceover.state.records.runstate import describe_run
 from onceover.state.records.verdicts import describe_audit
 from onceover.state.records.verified import describe_verified
@@ -90,7 +89,7 @@ def one_flow(look: Look, entry: Mapping[str, Any], samples: Sequence[LagSample],
         tiles=_tiles(entry),
         lag=_lag_chart(samples),
         age=_age_chart(samples),
-        throughput=_throughput_chart(entry.get("throughput") or ()),
+        speed=_speed_chart(samples),
         needs=entry["needs"][:_NEEDS],
         more_needs=max(0, len(entry["needs"]) - _NEEDS),
         notes=entry["notes"][:_NOTES],
@@ -195,9 +194,9 @@ def _age_chart(samples: Sequence[LagSample]) -> Any:
     return _chart(points, age_text, "age of the oldest missing record")
 
 
-def _throughput_chart(minutes: Sequence[Sequence[int]]) -> Any:
-    points = [ChartPoint(at_ms, 1000 * records / MINUTE_MS) for at_ms, records, _ in minutes]
-    return _chart(points, _short, "records copied a second") if any(p.value for p in points) else ""
+def _speed_chart(samples: Sequence[LagSample]) -> Any:
+    points = [ChartPoint(s.at_ms, s.copied_per_s) for s in samples]
+    return _chart(points, _short, "offsets copied a second")
 
 
 def _chart(points: Sequence[ChartPoint], words: Any, title: str) -> Any:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.board.throughput import MINUTE_MS, MINUTES, Minute, by_minute
-from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, load_flow, run_dir
+from onceover.config.flow.load import find_flow_files, load_flow
 from onceover.errors import OnceoverError
 from onceover.logs import quiet_libraries
 from onceover.operate.statusshape import broken_entry
@@ -27,13 +25,11 @@ from onceover.wiring.drills import drill_history, drills_dir, report_page
 from onceover.wiring.status import PATIENCE_S, read_one
 
 _AT_ONCE: Final = 8
-# Of an hour; a task of a lane makes one in ten seconds.
-_MOST_FILES: Final = 2_000
 _DRILLS: Final = 20
 
 
 def read_board(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
-    """Return an entry for each flow file: that of ``status``, with drills, throughput and reports."""
+    """Return an entry for each flow file: that of ``status``, with its drills and their reports."""
     return side_by_side([_one(path, patience_s) for path in find_flow_files()], _AT_ONCE)
 
 
@@ -46,13 +42,13 @@ def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
             return {**broken_entry(path.stem, str(path), error), **_nothing()}
         started = entry["target"]["error"] is None and entry["generation"] is not None
         drills = _drills(flow) if started else {}
-        return {**entry, **_nothing(), **drills, "throughput": _throughput(flow)}
+        return {**entry, **_nothing(), **drills}
 
     return read
 
 
 def _nothing() -> dict[str, Any]:
-    return {"drills": None, "drills_error": None, "throughput": []}
+    return {"drills": None, "drills_error": None}
 
 
 def _drills(flow: Flow) -> dict[str, Any]:
@@ -66,32 +62,6 @@ def _drills(flow: Flow) -> dict[str, Any]:
         if (page := report_page(flow, each["drill"])).is_file() and page.is_relative_to(drills_dir(flow))
     }
     return {"drills": {**told, "drills": told["drills"][:_DRILLS], "reports": reports}}
-
-
-def _throughput(flow: Flow) -> list[Minute]:
-    now = now_ms()
-    rows = _receipts(run_dir(flow) / "receipts", now - (MINUTES + 1) * MINUTE_MS)
-    return list(by_minute(rows, now))
-
-
-def _receipts(folder: Path, since_ms: int) -> Iterator[tuple[int, int, int]]:
-    """Yield commit, records and bytes of the receipts since then; what is no receipt is left out."""
-    # Only where there is something to read: a status needs neither.
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    fresh = [
-        (stat.st_mtime_ns, path)
-        for path in folder.glob("*/*.parquet")
-        if (stat := path.stat()).st_mtime_ns // 1_000_000 >= since_ms
-    ]
-    for _, path in sorted(fresh, reverse=True)[:_MOST_FILES]:
-        try:
-            table = pq.read_table(path, columns=["commit_ms", "records", "bytes"])
-        except (OSError, pa.ArrowInvalid):
-            # Being written, or gone: the next look has it.
-            continue
-        yield from zip(*(table[name].to_pylist() for name in table.column_names), strict=True)
 
 
 def main() -> None:

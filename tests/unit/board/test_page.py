@@ -9,8 +9,7 @@ import pytest
 
 from onceover.board.charts import ChartPoint, line_chart
 from onceover.board.page import Links, Look, all_flows, no_such_flow, one_flow
-from onceover.board.samples import KEPT, LagSample, Samples
-from onceover.board.throughput import MINUTE_MS, MINUTES, by_minute
+from onceover.board.samples import KEPT, LagSample, Samples, speed_of
 from onceover.errors import UsageError
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
 from tests.support.hostilenames import HOSTILE
@@ -22,7 +21,7 @@ def entry(name: str = "orders", **changes: Any) -> dict[str, Any]:
     """Return what ``status`` says of a flow that was never started, with changes."""
     source, target = StatusSide(alias="east"), StatusSide(alias="west")
     told = shape(StatusFacts(flow=name, now_ms=1000.0, source=source, target=target))
-    return {**told, "drills": None, "drills_error": None, "throughput": [], **changes}
+    return {**told, "drills": None, "drills_error": None, **changes}
 
 
 def partition(number: int, state: str = "caught_up", lag: int | None = 0, **changes: Any) -> dict[str, Any]:
@@ -160,14 +159,21 @@ def test_what_is_remembered_is_bounded_and_forgets_flows_that_are_gone() -> None
     assert samples.of("b") == ()
 
 
-def test_records_are_counted_by_the_minute() -> None:
-    """The minute that is not over is left out, and what is older than an hour."""
-    now_ms = 100 * MINUTE_MS + 30_000
-    rows = [(99 * MINUTE_MS, 5, 50), (99 * MINUTE_MS + 1, 6, 60), (100 * MINUTE_MS, 9, 90), (5, 7, 70)]
-    minutes = by_minute(rows, now_ms)
-    assert len(minutes) == MINUTES
-    assert minutes[-1] == (99 * MINUTE_MS, 11, 110)
-    assert sum(minute.records for minute in minutes) == 11
+def test_speed_is_what_partitions_moved_between_two_looks() -> None:
+    """Of those that both have seen; one that stands further back was made anew: no number."""
+    assert speed_of({"a:0": 5, "b:0": 7}, {"a:0": 25, "c:0": 100}, 2_000) == 10.0
+    assert speed_of({"a:0": 5}, {"a:0": 2}, 2_000) is None
+    assert speed_of({}, {"a:0": 2}, 2_000) is None
+    samples = Samples()
+    for at_ms, position in ((0, 5), (1_000, 9)):
+        samples.add([entry(partitions=[partition(0, position=position)])], at_ms)
+    assert [sample.copied_per_s for sample in samples.of("orders")] == [None, 4.0]
+
+
+def test_where_nobody_looked_a_plot_has_a_gap() -> None:
+    """A line would claim what nobody has seen."""
+    points = [ChartPoint(at_ms, 1) for at_ms in (0, 10_000, 400_000, 410_000)]
+    assert line_chart(points, str, "x").count("<polyline") == 2
 
 
 @pytest.mark.parametrize("highest", [0, 0.04, 1, 7, 99, 1_234_567, 10**12])

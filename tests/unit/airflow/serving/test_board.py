@@ -28,7 +28,12 @@ class Clusters:
         assert self.go_on.wait(TIMEOUT_S)
         if self.fault is not None:
             raise self.fault
-        told: Mapping[str, Any] = {"flow": "orders", "lag_offsets": self.asked, "oldest_missing_s": None}
+        told: Mapping[str, Any] = {
+            "flow": "orders",
+            "lag_offsets": self.asked,
+            "oldest_missing_s": None,
+            "partitions": [],
+        }
         return [told]
 
 
