@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.errors import NeedsOperator
+from onceover.groups.history import Histories, Parted, ends_early
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
@@ -27,6 +28,15 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
 
 _NONE: Final = "none"
+
+
+@dataclass(frozen=True)
+class _Logs:
+    """What the partitions that are copied to hold: first offset, end, and why their history is another."""
+
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    parted: Mapping[TopicPartition, Parted]
 
 
 @dataclass(frozen=True)
@@ -51,26 +61,45 @@ class PromotedOrigin(Passive):
         state = read_flow_state(place.source, self.name)
         self._check(state, place)
         committed = place.source.committed(names.progress_group(self.name), None)
-        # All at once: a request for each of thousands would take a while.
-        copies = [
-            seat.target
-            for topic in topics
-            for seat in topic.seats
-            if topic.copy is not None and seat.target.partition in topic.copy.partitions
-        ]
-        ends = place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED)
-        starts = place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
+        logs = self._logs(place, topics, committed)
         found: dict[TopicPartition, SeedOffset] = {}
         refused: dict[TopicPartition, Refusal] = {}
         for topic in topics:
             record = state.enrolled.get(topic.source.name)
             for seat in topic.seats:
-                answer = self._answer(place, topic, seat, record, committed, (starts, ends))
+                answer = self._answer(place, topic, seat, record, committed, logs)
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 elif answer is not None:
                     found[seat.source] = answer
         return SeedOffsets(found, refused)
+
+    def _logs(
+        self,
+        place: FlowClusters,
+        topics: Sequence[SeatedTopic],
+        committed: Mapping[TopicPartition, CommittedOffset],
+    ) -> _Logs:
+        """Ask about all at once: a request for each of thousands would take a while."""
+        pairs = [
+            (seat.target, seat.source)
+            for topic in topics
+            for seat in topic.seats
+            if topic.copy is not None and seat.target.partition in topic.copy.partitions
+        ]
+        copies = [copy for copy, _ in pairs]
+        infos = {topic.target: topic.copy for topic in topics if topic.copy is not None}
+        # That flow copied the other way: what it calls its source is this one's target.
+        histories = Histories(self.name, place.target, place.source)
+        try:
+            parted = histories.parted(pairs, committed, infos)
+        finally:
+            histories.close()
+        return _Logs(
+            place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED),
+            place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED),
+            parted,
+        )
 
     def _answer(
         self,
@@ -79,10 +108,20 @@ class PromotedOrigin(Passive):
         seat: Seat,
         record: Enrolment | None,
         committed: Mapping[TopicPartition, CommittedOffset],
-        log: tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]],
+        logs: _Logs,
     ) -> SeedOffset | Refusal | None:
         if record is None or (record.source != topic.target and not record.is_promoted):
             return None
+        if (why := self._not_promoted(topic, seat, record)) is not None:
+            return why
+        if topic.copy is None:
+            # Deleted, to be copied anew: everything comes from here.
+            return SeedOffset(seat.start, f"{topic.target} is not there: it is copied anew", _NONE, None)
+        if topic.copy.topic_id != record.source_id:
+            return self._made_anew(place, topic, seat, logs)
+        return self._behind(place, seat, record, committed.get(seat.source), logs)
+
+    def _not_promoted(self, topic: SeatedTopic, seat: Seat, record: Enrolment) -> Refusal | None:
         if record.source != topic.target:
             text = f"it was copied from {record.source}, and would be copied to {topic.target}"
             way = "use `naming: identity` in both flows, or exclude the topic from this one"
@@ -91,22 +130,67 @@ class PromotedOrigin(Passive):
             text = f"flow {self.name} still copies to it: no switchover has promoted it"
             way = f"{commands.command('drill', 'run', self.name, '--mode', 'planned')} does"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
+        return None
+
+    def _made_anew(
+        self, place: FlowClusters, topic: SeatedTopic, seat: Seat, logs: _Logs
+    ) -> SeedOffset | Refusal:
+        """Return where to go on into another topic of the name: nothing of what was copied is in it.
+
+        All of it is copied anew where it is empty. Whoever has made it may have been quicker than this flow:
+        a consumer that was left there is enough, where brokers make topics that are asked for.
+        """
+        held = {
+            partition: logs.ends[partition] - logs.starts[partition]
+            for each in topic.seats
+            if (partition := each.target) in logs.ends and partition in logs.starts
+        }
+        if not any(held.values()):
+            reason = f"{topic.target} was made anew and is empty: all of it is copied"
+            return SeedOffset(seat.start, reason, _NONE, None)
+        where = place.target.alias
+        return Refusal(
+            str(seat.source),
+            SeedingCode.ORPHANS,
+            f"{topic.target} on {where} is another topic than the one that flow {self.name} has copied from, "
+            f"and holds {sum(held.values())} offsets that were never copied",
+            f"see what they are, keep them elsewhere, then delete {topic.target} on {where}: it is copied "
+            "anew; or keep them there and name the offset with `--from file:...`",
+        )
+
+    def _cut(self, seat: Seat, record: Enrolment, progress: CommittedOffset | None) -> int | None:
+        """Return up to where the partition was copied; None where nobody knows.
+
+        Brokers forget the offsets of a group without members after a week, by default.
+        """
+        if progress is not None:
+            return progress.offset
+        return None if record.promoted is None else record.promoted.cuts.get(seat.target.partition)
+
+    def _behind(
+        self,
+        place: FlowClusters,
+        seat: Seat,
+        record: Enrolment,
+        progress: CommittedOffset | None,
+        logs: _Logs,
+    ) -> SeedOffset | Refusal:
+        """Return where the copy ended, where the source holds up to there what was copied, and no more."""
         end = 0 if record.promoted is None else record.promoted.ends.get(seat.source.partition, 0)
-        if topic.copy is None:
-            # Deleted, to be copied anew: everything comes from here.
-            return SeedOffset(seat.start, f"{topic.target} is not there: it is copied anew", _NONE, None)
-        progress = committed.get(seat.source)
-        cut = 0 if progress is None else progress.offset
+        cut = self._cut(seat, record, progress)
         _, doubt = beside(progress)
-        if doubt is not None or (progress is None and end):
+        if doubt is not None or (cut is None and end):
             text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
-        starts, ends = log
+        cut = cut or 0
+        log_end = logs.ends.get(seat.target)
+        parted = logs.parted.get(seat.target) or ends_early(seat.target, log_end, cut)
+        if parted is not None:
+            return _diverged(self.name, place, seat, parted)
         # What has expired there is nowhere any more, and in nobody's way.
-        orphans = self.written(
-            seat.target, max(cut, starts.get(seat.target, cut)), ends.get(seat.target, cut)
-        )
+        start = max(cut, logs.starts.get(seat.target, cut))
+        orphans = self.written(seat.target, start, cut if log_end is None else log_end)
         if orphans:
             return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
@@ -126,6 +210,19 @@ class PromotedOrigin(Passive):
                 seen=f"source cluster {state.layout.source_cluster_id}",
                 resolve="name the flow in the other direction",
             )
+
+
+def _diverged(flow: str, place: FlowClusters, seat: Seat, parted: Parted) -> Refusal:
+    code, text = parted
+    where = place.target.alias
+    return Refusal(
+        str(seat.source),
+        code,
+        f"{text}: what {seat.target.topic} on {where} holds is not what flow {flow} has copied from there",
+        f"keep what is on {where} alone elsewhere (an audit of flow {flow} tells where both sides part), "
+        f"then delete {seat.target.topic} there: it is copied anew; or name the offset with "
+        "`--from file:...`",
+    )
 
 
 def _orphans(flow: str, place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:

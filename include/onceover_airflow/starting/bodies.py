@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+import math
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive
 
-# A form has a few hundred bytes. What is longer is passed on as it comes.
-MAX_BYTES: Final = 1 << 16
 
-
-async def read_body(receive: Receive) -> list[Message]:
-    """Return a request's messages up to its end, or until they are longer than any form's."""
+async def read_body(receive: Receive, max_bytes: float = math.inf) -> list[Message]:
+    """Return a request's messages up to its end, or until they are longer than ``max_bytes``."""
     messages = [await receive()]
     size_bytes = len(messages[0].get("body", b""))
-    while messages[-1].get("more_body") and size_bytes <= MAX_BYTES:
+    while messages[-1].get("more_body") and size_bytes <= max_bytes:
         messages.append(await receive())
         size_bytes += len(messages[-1].get("body", b""))
     return messages

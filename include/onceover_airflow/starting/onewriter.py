@@ -17,7 +17,7 @@ from airflow.configuration import conf
 from onceover_airflow.starting.bodies import read_body, replayed
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -25,7 +25,8 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 class OneWriter:
     """ASGI middleware around Airflow's web server: of requests that may write, one at a time is passed on.
 
-    A request is waited for only once its body is here, so that a sender who never ends it stops nobody else.
+    Its turn begins once all of its body is here, and ends when it is answered, before the answer is sent: a
+    client that never ends its question, or never reads the answer, stops nobody else.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -38,8 +39,17 @@ class OneWriter:
             await self._app(scope, receive, send)
             return
         messages = await read_body(receive)
-        async with self._turn:
-            await self._app(scope, replayed(messages, receive), send)
+        answer: list[Message] = []
+
+        async def keep(message: Message) -> None:
+            answer.append(message)
+
+        try:
+            async with self._turn:
+                await self._app(scope, replayed(messages, receive), keep)
+        finally:
+            for message in answer:
+                await send(message)
 
 
 def registrations() -> list[dict[str, Any]]:

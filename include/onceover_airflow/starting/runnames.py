@@ -40,6 +40,8 @@ SUBJECTS: Final = {
 _START: Final = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 # No more than Airflow allows in a run's name by default, and no sign that leads out of a folder of logs.
 _SUBJECT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+# A form has a few hundred bytes. What is longer is passed on as it comes.
+_MAX_BYTES: Final = 1 << 16
 _KINDS: Final = frozenset(kind.value for kind in DagRunType)
 
 
@@ -55,7 +57,7 @@ class RunNames:
         if subject is None:
             await self._app(scope, receive, send)
             return
-        messages = await read_body(receive)
+        messages = await read_body(receive, _MAX_BYTES)
         body = b"".join(message.get("body", b"") for message in messages)
         if messages[-1].get("more_body") or messages[-1]["type"] != "http.request":
             # Longer than a form, or its sender has gone: on it goes as it came.

@@ -35,7 +35,7 @@ PLANNED, UNPLANNED = "planned", "unplanned"
 
 def enrolment(topic: str, promoted_by: str = "") -> Enrolment:
     found = Enrolment(topic, topic, UUID(int=1), UUID(int=2), {0: 0}, 0)
-    return found.as_promoted(promoted_by, LeftAt(7, 70), {0: 5}) if promoted_by else found
+    return found.as_promoted(promoted_by, LeftAt(7, 70), {0: 5}, {0: 3}) if promoted_by else found
 
 
 def written(*entries: tuple[str, str, Mapping[str, Any]]) -> list[JournalEntry]:

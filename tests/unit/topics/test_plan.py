@@ -407,7 +407,7 @@ def test_a_place_that_was_given_while_the_other_one_copied_counts_for_nothing() 
 def promoted(**changes: Any) -> View:
     """Return a view in generation 8 of a topic whose copy was promoted in generation 7."""
     world = enrolled(now=2)
-    world.enrolled["t"] = world.enrolled["t"].as_promoted("d1", LeftAt(7, 70), {0: 5})
+    world.enrolled["t"] = world.enrolled["t"].as_promoted("d1", LeftAt(7, 70), {0: 5}, {0: 3})
     world.ends = {"t": 5}
     return replace(world.view(), now=LeftAt(8, 80), **changes)
 

@@ -24,6 +24,7 @@ from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.operation import Planned
+from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.stops.requests import request_stop
@@ -131,11 +132,11 @@ class SwitchSteps:
             raise NeedsOperator("the flow is not fenced", code=DrillCode.NOT_DRAINED)
         now = LeftAt(self._leader.layout.generation, now_ms())
         live = list(self._live().values())
-        ends = self._copy_ends(live)
+        ends, cuts = self._copy_ends(live), self._cuts(live)
         # Last: nothing that waits for a broker may lie between this look and the transaction.
         self.notes.check()
         self._began_promoting = True
-        self._leader.enrol([e.as_promoted(self.drill, now, ends[e.target]) for e in live], {})
+        self._leader.enrol([e.as_promoted(self.drill, now, ends[e.target], cuts[e.target]) for e in live], {})
         return {"topics": len(self.enrolled), "generation": now.generation}
 
     def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -151,6 +152,20 @@ class SwitchSteps:
             self._leader = None
 
     # ---- what they share
+
+    def _cuts(self, live: Sequence[Enrolment]) -> dict[str, dict[int, int]]:
+        """Return up to which source offset each partition was copied, by target topic."""
+        target = self.parts.target
+        group = names.progress_group(self.parts.flow)
+        committed = target.retry(lambda: target.committed(group, None))
+        return {
+            each.target: {
+                tp.partition: committed[at].offset
+                for tp in each.sources()
+                if (at := each.target_of(tp)) in committed
+            }
+            for each in live
+        }
 
     @property
     def _topics(self) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -59,12 +60,14 @@ class Promoted(NamedTuple):
     """That a topic's copy was given to clients to write to: it is a copy no longer.
 
     ``generation``: under which that was written; ``drill``: the switchover that did it; ``ends``: of the
-    copy's log then, by partition number.
+    copy's log then, by partition number; ``cuts``: up to which source offset each was copied; without, by an
+    older release.
     """
 
     generation: int
     drill: str
     ends: Mapping[int, int]
+    cuts: Mapping[int, int] = MappingProxyType({})
 
 
 class LeftAt(NamedTuple):
@@ -137,8 +140,9 @@ class Enrolment:
         if self.left is not None:
             value["left"] = list(self.left)
         if self.promoted is not None:
-            generation, drill, ends = self.promoted
-            value["promoted"] = [generation, drill, {str(p): end for p, end in sorted(ends.items())}]
+            generation, drill, *offsets = self.promoted
+            numbered = [{str(p): at for p, at in sorted(by_number.items())} for by_number in offsets]
+            value["promoted"] = [generation, drill, *numbered]
         return value
 
     @classmethod
@@ -210,9 +214,11 @@ class Enrolment:
         """Tell whether clients write to its copy, as far as this flow knows."""
         return self.promoted is not None and self.waits_to_be_placed
 
-    def as_promoted(self, drill: str, now: LeftAt, ends: Mapping[int, int]) -> Enrolment:
+    def as_promoted(
+        self, drill: str, now: LeftAt, ends: Mapping[int, int], cuts: Mapping[int, int]
+    ) -> Enrolment:
         """Return the record of a topic whose copy, which ends there, clients write to from now on."""
-        return replace(self.leaving(now), promoted=Promoted(now.generation, drill, ends))
+        return replace(self.leaving(now), promoted=Promoted(now.generation, drill, ends, cuts))
 
     def leaving(self, now: LeftAt) -> Enrolment:
         """Return the record of a topic that is not copied for now."""
@@ -261,10 +267,12 @@ def _gave_way(value: Sequence[object] | None) -> GaveWay | None:
 def _promoted(value: Sequence[object] | None) -> Promoted | None:
     if value is None:
         return None
-    generation, drill, ends = value
-    if not isinstance(ends, Mapping):
-        raise TypeError("ends of a promoted copy")
-    return Promoted(whole_number(generation), text(drill), _by_partition(ends, whole_number))
+    generation, drill, ends, *cuts = value
+    by_number = [ends, *cuts]
+    if len(by_number) > 2 or not all(isinstance(each, Mapping) for each in by_number):
+        raise TypeError("offsets of a promoted copy")
+    offsets = (_by_partition(each, whole_number) for each in by_number if isinstance(each, Mapping))
+    return Promoted(whole_number(generation), text(drill), *offsets)
 
 
 def _by_partition(value: Mapping[str, Any], read: Callable[[Any], T]) -> dict[int, T]:

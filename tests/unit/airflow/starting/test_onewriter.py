@@ -109,3 +109,44 @@ def test_other_databases_are_left_alone(
     """They lock rows."""
     monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", connection)
     assert len(onewriter.registrations()) == registered
+
+
+def test_a_long_question_and_an_answer_that_nobody_reads_stop_nobody() -> None:
+    """The rest of a body never comes; the other client has stopped reading."""
+
+    async def course() -> list[str]:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            while (await receive()).get("more_body"):
+                pass
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async def unread(message: Any) -> None:
+            await asyncio.Event().wait()
+
+        sent = iter([{"type": "http.request", "body": b" " * 100_000, "more_body": True}])
+
+        async def stalls() -> dict[str, Any]:
+            message = next(sent, None)
+            if message is None:
+                await asyncio.Event().wait()
+                raise AssertionError
+            return message
+
+        answered: list[str] = []
+
+        async def told(message: Any) -> None:
+            answered.append(message["type"])
+
+        one = OneWriter(app)
+        stuck = [
+            asyncio.ensure_future(one(asked("POST", "/long")[0], stalls, told)),
+            asyncio.ensure_future(one(*asked("POST", "/unread"), unread)),
+        ]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(one(*asked("POST", "/b"), told), 10)
+        for task in stuck:
+            task.cancel()
+        return answered
+
+    assert asyncio.run(course()) == ["http.response.start"]

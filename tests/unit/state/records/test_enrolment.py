@@ -27,7 +27,7 @@ def test_enrolment_round_trip_and_version() -> None:
     assert read_enrolments({"topic/t": ENROLLED.to_json(), "layout": {}}) == {"t": ENROLLED}
     left = replace(ENROLLED, active=False)
     assert Enrolment.from_json(left.to_json()) == left
-    promoted = ENROLLED.as_promoted("d1", LeftAt(3, 30), {0: 9, 1: 8})
+    promoted = ENROLLED.as_promoted("d1", LeftAt(3, 30), {0: 9, 1: 8}, {0: 3})
     assert Enrolment.from_json(promoted.to_json()) == promoted
     assert (promoted.active, promoted.is_promoted, promoted.back().is_promoted) == (False, True, False)
     older = {key: value for key, value in ENROLLED.to_json().items() if key != "active"}

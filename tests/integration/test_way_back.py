@@ -1,0 +1,108 @@
+"""Where a flow the other way begins: what its topics have become meanwhile is looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from onceover.state import names
+from tests.support.clusters import SharedCluster
+from tests.support.flows import assert_same
+from tests.support.groups import delete_group
+from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned, orphaned
+from tests.support.replica import delete_topics, read_records
+
+_TIMEOUT_S = 30.0
+
+
+@pytest.fixture
+def replica(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[Orphaned]:
+    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
+        yield replica
+
+
+def copied(replica: Orphaned, capsys: Capture) -> str:
+    """Return a topic that was copied whole, and switched over."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    replica.switch_over(capsys)
+    assert len(read_records(replica.target_client, topic)) == 10
+    return topic
+
+
+def refused(told: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(each["object"], each["code"]) for each in told["refused"]]
+
+
+def test_what_somebody_has_made_anew_and_left_empty_is_copied_whole(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """A consumer that asks for its topic is enough. Behind the promotion nothing of before would come."""
+    topic = copied(replica, capsys)
+    delete_topics(replica.source_client, [topic])
+    replica.source.create_topic(topic)
+    back = replica.back()
+    code, told = replica.seed_back(capsys, back)
+    assert code == DONE, json.dumps(told, indent=1)
+    back.copy()
+    assert_same(replica.target_client, replica.source_client, [topic])
+    assert len(read_records(replica.source_client, topic)) == 10
+
+
+def test_what_somebody_has_made_anew_and_written_to_is_not_gone_on_with(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """However many records it has: they are others than those that were copied."""
+    topic = copied(replica, capsys)
+    delete_topics(replica.source_client, [topic])
+    replica.source.create_topic(topic)
+    replica.source.plain(topic, 0, replica.source.records(10))
+    code, told = replica.seed_back(capsys, replica.back())
+    assert (code, refused(told)) == (DECIDE, [(f"{topic}:0", "ORPHANS")])
+    assert "another topic" in told["refused"][0]["message"]
+
+
+def test_progress_that_the_brokers_have_forgotten_is_known_from_the_promotion(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """They forget that of a group without members after a week; what was written since is an orphan still."""
+    topic = copied(replica, capsys)
+    delete_group(replica.target_client, names.progress_group(replica.name))
+    back = replica.back()
+    replica.source.plain(topic, 0, replica.source.records(3))
+    code, told = replica.seed_back(capsys, back)
+    assert (code, refused(told)) == (DECIDE, [(f"{topic}:0", "ORPHANS")])
+    assert "3 records from 10 on" in told["refused"][0]["message"]
+
+
+def test_a_history_that_has_become_another_one_is_not_gone_on_with(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """As after an unclean election, or a disk that was put back: as many records, and others."""
+    topic = copied(replica, capsys)
+    remember_another_batch(replica, topic)
+    code, told = replica.seed_back(capsys, replica.back())
+    assert (code, refused(told)) == (DECIDE, [(f"{topic}:0", "SOURCE_DIVERGED")])
+
+
+def remember_another_batch(replica: Orphaned, topic: str) -> None:
+    """Have the progress say that the last batch which was copied is another than the source holds now."""
+    admin, group = AdminClient(replica.target_client), names.progress_group(replica.name)
+    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
+    (at,) = admin.list_consumer_group_offsets([asked])[group].result(_TIMEOUT_S).topic_partitions
+    # The library reads a byte more than the text has.
+    beside, _ = json.JSONDecoder().raw_decode(at.metadata)
+    *place, crc = beside["batch"]
+    beside["batch"] = [*place, crc ^ 1]
+    written = TopicPartition(topic, 0, at.offset, metadata=json.dumps(beside))
+    changed = ConsumerGroupTopicPartitions(group, [written])
+    admin.alter_consumer_group_offsets([changed])[group].result(_TIMEOUT_S)
