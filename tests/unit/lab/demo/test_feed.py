@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover_lab.demo.feed import is_aborted, spread_evenly
+from onceover_lab.demo.feed import create_topics, is_aborted, spread_evenly
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,8 @@ def test_pace_waits_only_when_early(done: int, elapsed_s: float, pause_s: float)
 def test_aborts_begin_with_the_second_transaction() -> None:
     """A small run has an abort too, and the first transaction is an ordinary one."""
     assert [attempt for attempt in range(10) if is_aborted(attempt)] == [1, 5, 9]
+
+
+def test_a_feed_that_goes_on_has_no_topic_to_make() -> None:
+    """Kafka's library refuses an empty list: stopped by `make down`, the feed ended with that."""
+    create_topics({"bootstrap.servers": "127.0.0.1:1"}, [])
