@@ -99,6 +99,17 @@ def test_the_page_looks_again_by_itself(airflow: AirflowStandalone, person: Pers
     person.rest()
 
 
+def test_a_frame_that_lost_its_page_gets_it_back(person: Person, copied: None) -> None:
+    """As when the server was away just as the page looked again."""
+    page = person.open("/plugin/onceover")
+    inside = page.frame_locator("iframe[title=Onceover]")
+    inside.get_by_role("link", name=FLOW).first.wait_for()
+    page.locator("iframe[title=Onceover]").evaluate("frame => { frame.src = 'about:blank' }")
+    inside.get_by_role("link", name=FLOW).first.wait_for(state="detached")
+    inside.get_by_role("link", name=FLOW).first.wait_for()
+    person.rest()
+
+
 def test_a_stranger_is_asked_for_a_login(airflow: AirflowStandalone, person: Person) -> None:
     """And sees the page that was asked for behind it."""
     with person.stranger() as stranger:

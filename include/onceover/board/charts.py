@@ -33,7 +33,7 @@ def line_chart(points: Sequence[ChartPoint], words: Callable[[float], str], titl
         title: for whoever cannot see it.
     """
     highest = _nice(max([point.value for point in points if point.value is not None], default=0.0))
-    begin_ms, end_ms = points[0].at_ms, max(points[-1].at_ms, points[0].at_ms + 1)
+    begin_ms, end_ms = _span(points)
 
     def x(at_ms: int) -> float:
         return _LEFT + (_WIDTH - _LEFT - 8) * (at_ms - begin_ms) / (end_ms - begin_ms)
@@ -58,6 +58,27 @@ def line_chart(points: Sequence[ChartPoint], words: Callable[[float], str], titl
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">'
         f"{''.join(grid)}{''.join(times)}{''.join(lines)}</svg>"
     )
+
+
+def spark_line(points: Sequence[ChartPoint]) -> str:
+    """Return a small line without words, for a row of a table."""
+    highest = max([point.value for point in points if point.value is not None], default=0.0) or 1.0
+    begin_ms, end_ms = _span(points)
+    took_ms = end_ms - begin_ms
+    lines = []
+    for run in _runs(points):
+        places = (
+            f"{100 * (p.at_ms - begin_ms) / took_ms:.1f},{22 - 20 * (p.value or 0) / highest:.1f}"
+            for p in run
+        )
+        lines.append(f'<polyline points="{" ".join(places)}"/>')
+    return f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true">{"".join(lines)}</svg>'
+
+
+def _span(points: Sequence[ChartPoint]) -> tuple[int, int]:
+    """Return from when to when; a clock may have been set back in between."""
+    times = [point.at_ms for point in points]
+    return min(times), max(max(times), min(times) + 1)
 
 
 def _runs(points: Sequence[ChartPoint]) -> list[list[ChartPoint]]:

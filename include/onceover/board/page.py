@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
-from onceover.board.charts import ChartPoint, line_chart
+from onceover.board.charts import ChartPoint, line_chart, spark_line
 from onceover.board.samples import LagSample
 from onceover.state.records.runstate import describe_run
 from onceover.state.records.verdicts import describe_audit
@@ -21,6 +21,10 @@ from onceover.state.records.verified import describe_verified
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _ROWS: Final = 100
+# Six looks that failed, or nobody was there.
+STALE_S: Final = 60.0
+# Of a text that somebody's file has made long.
+_LETTERS: Final = 1_500
 _NEEDS: Final = 20
 _NOTES: Final = 20
 _DRILLS: Final = 8
@@ -60,16 +64,19 @@ class Links:
     reports: Mapping[tuple[str, str], str]
 
 
-def all_flows(look: Look, samples: Mapping[str, Sequence[LagSample]], links: Links) -> str:
-    """Return the page of all flows."""
+def all_flows(
+    look: Look, samples: Mapping[str, Sequence[LagSample]], links: Links, *, still: bool = False
+) -> str:
+    """Return the page of all flows; ``still`` where it does not load itself anew."""
     rows = [_row(entry, samples.get(entry["flow"], ()), links) for entry in look.entries]
     rows.sort(key=lambda row: (_GOOD, _UNKNOWN, _BAD).index(row["colour"]), reverse=True)
     colour = rows[0]["colour"] if rows else _GOOD
     return render(
         "overview",
         beside=_TEMPLATES,
-        colour=_UNKNOWN if look.problem or look.age_s is None else colour,
+        colour=_UNKNOWN if colour == _GOOD and _is_stale(look) else colour,
         heading=_heading(look, rows),
+        still=still,
         rows=rows,
         look=look,
         seen=_seen(look),
@@ -77,20 +84,31 @@ def all_flows(look: Look, samples: Mapping[str, Sequence[LagSample]], links: Lin
     )
 
 
-def one_flow(look: Look, entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -> str:
-    """Return the page of one flow."""
+def one_flow(
+    look: Look,
+    entry: Mapping[str, Any],
+    samples: Sequence[LagSample],
+    links: Links,
+    *,
+    still: bool = False,
+) -> str:
+    """Return the page of one flow; ``still`` as above."""
+    row = _row(entry, samples, links)
+    if row["colour"] == _GOOD and _is_stale(look):
+        row["colour"] = _UNKNOWN
     return render(
         "flow",
         beside=_TEMPLATES,
         told=entry,
-        row=_row(entry, samples, links),
+        row=row,
+        still=still,
         look=look,
         seen=_seen(look),
         tiles=_tiles(entry),
         lag=_lag_chart(samples),
         age=_age_chart(samples),
         speed=_speed_chart(samples),
-        needs=entry["needs"][:_NEEDS],
+        needs=[_cut(need) for need in entry["needs"][:_NEEDS]],
         more_needs=max(0, len(entry["needs"]) - _NEEDS),
         notes=entry["notes"][:_NOTES],
         partitions=_partitions(entry["partitions"]),
@@ -104,13 +122,14 @@ def one_flow(look: Look, entry: Mapping[str, Any], samples: Sequence[LagSample],
     )
 
 
-def no_such_flow(flow: str) -> str:
+def no_such_flow(flow: str, links: Links) -> str:
     """Return the page for a flow of which nobody has heard."""
-    return render(
-        "message",
-        title="No such flow",
-        text=f"There is no flow {flow}. Its file may have been removed, or has another name.",
-    )
+    return render("noflow", beside=_TEMPLATES, flow=flow, links=links)
+
+
+def _is_stale(look: Look) -> bool:
+    """Tell whether things may have become worse since: old news are no good news."""
+    return look.age_s is None or look.problem is not None or look.age_s > STALE_S
 
 
 def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:
@@ -118,6 +137,8 @@ def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:
     unknown = [row for row in rows if row["colour"] == _UNKNOWN]
     if look.age_s is None:
         return "Asking the clusters"
+    if _is_stale(look) and not bad:
+        return "Asking the clusters again"
     if not rows:
         return "No flows yet"
     if len(rows) == 1:
@@ -146,10 +167,16 @@ def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -
         "verified": describe_verified(entry["verified"]),
         "audit": None if entry["audit"] is None else entry["audit"]["verdict"],
         "report": links.reports.get((entry["flow"], "audit"), ""),
-        "first": needs[0] if needs else None,
+        "first": _cut(needs[0]) if needs else None,
         "more": max(0, len(needs) - 1),
         "spark": _spark(samples),
     }
+
+
+def _cut(need: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what has to be done, no longer than anybody reads."""
+    text = need["message"]
+    return need if len(text) <= _LETTERS else {**need, "message": f"{text[:_LETTERS]} ..."}
 
 
 def _age(seconds: float | None) -> str:
@@ -158,18 +185,8 @@ def _age(seconds: float | None) -> str:
 
 def _spark(samples: Sequence[LagSample]) -> Any:
     """Return the lag as a line without words."""
-    values = [sample.lag_offsets for sample in samples[-60:]]
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
-        return ""
-    highest = max(known) or 1
-    points = " ".join(
-        f"{100 * n / (len(values) - 1):.1f},{22 - 20 * value / highest:.1f}"
-        for n, value in enumerate(values)
-        if value is not None
-    )
-    line = f'<polyline points="{points}"/>'
-    return drawn(f'<svg class="spark" viewBox="0 0 100 24" aria-hidden="true">{line}</svg>')
+    points = [ChartPoint(s.at_ms, s.lag_offsets) for s in samples[-60:]]
+    return drawn(spark_line(points)) if len(points) > 1 else ""
 
 
 def _tiles(entry: Mapping[str, Any]) -> list[tuple[str, str]]:

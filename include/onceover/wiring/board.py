@@ -1,22 +1,26 @@
 """What the Onceover page shows, read from the live clusters and from what lies on this machine.
 
-Invariant: whatever cannot be read of a flow is said in its entry, and costs no other part of it; nothing here
-changes anything. Run in a process of its own (``main``), so that whoever serves the page holds no connection
-to a cluster, and no secret of one.
+Invariant: whatever cannot be read of a flow is said in its entry, and costs no other one; nothing here
+changes anything. It is a process of its own (``main``), so that whoever serves the page reads no flow file,
+holds no connection to a cluster and no secret of one. Each entry is told as soon as it is there: one that
+takes too long costs nobody theirs.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
+from onceover.backoff import Patience
+from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, UsageError, unexpected
 from onceover.logs import quiet_libraries
 from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import side_by_side
@@ -24,36 +28,74 @@ from onceover.planning.operation import wait
 from onceover.wiring.drills import drill_history, drills_dir, report_page
 from onceover.wiring.status import PATIENCE_S, read_one
 
-_AT_ONCE: Final = 8
+# Each mostly waits; a hundred flows between clusters that are away are given up on within seconds.
+_AT_ONCE: Final = 64
 _DRILLS: Final = 20
+# In the answer about Connections, by name: what hands it to a process, or why there is nothing to hand over.
+GIVEN: Final = "given"
+MISSING: Final = "missing"
 
 
-def read_board(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
-    """Return an entry for each flow file: that of ``status``, with its drills and their reports."""
-    return side_by_side([_one(path, patience_s) for path in find_flow_files()], _AT_ONCE)
+def connections_of(paths: list[Path]) -> list[str]:
+    """Return the names of the Connections that flow files name; one that is not in order names none."""
+    found: set[str] = set()
+    for flow in _in_order(paths):
+        found |= {spec.connection for spec in (flow.source, flow.target) if spec.connection}
+    return sorted(found)
 
 
-def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
-    def read() -> dict[str, Any]:
+def read_board(
+    paths: list[Path],
+    missing: Mapping[str, str],
+    tell: Callable[[Mapping[str, Any]], None],
+    *,
+    patience_s: float = PATIENCE_S,
+) -> None:
+    """Tell an entry for each flow file: that of ``status``, with its drills and their reports.
+
+    Args:
+        missing: by name of a Connection that there is none of, what to say.
+        tell: hears of each as soon as it is there, from several threads.
+    """
+    side_by_side([_one(path, missing, tell, patience_s) for path in paths], _AT_ONCE)
+
+
+def _one(
+    path: Path, missing: Mapping[str, str], tell: Callable[[Mapping[str, Any]], None], patience_s: float
+) -> Callable[[], None]:
+    def read() -> None:
         try:
             flow = load_flow(path)
+            _check_connections(flow, missing)
             entry = read_one(flow, patience_s=patience_s)
+            started = entry["target"]["error"] is None and entry["generation"] is not None
+            drills = _drills(flow, patience_s) if started else {}
+            tell({**entry, "path": str(path), **_nothing(), **drills})
         except OnceoverError as error:
-            return {**broken_entry(path.stem, str(path), error), **_nothing()}
-        started = entry["target"]["error"] is None and entry["generation"] is not None
-        drills = _drills(flow) if started else {}
-        return {**entry, **_nothing(), **drills}
+            tell({**broken_entry(path.stem, str(path), error), **_nothing()})
+        except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
+            tell({**broken_entry(path.stem, str(path), unexpected(error)), **_nothing()})
 
     return read
+
+
+def _check_connections(flow: Flow, missing: Mapping[str, str]) -> None:
+    for side, spec in (("source", flow.source), ("target", flow.target)):
+        if spec.connection is not None and spec.connection in missing:
+            raise UsageError(
+                missing[spec.connection],
+                where=f"{flow.path}: {side}",
+                resolve=f"create Connection {spec.connection} under Admin > Connections, or change the file",
+            )
 
 
 def _nothing() -> dict[str, Any]:
     return {"drills": None, "drills_error": None}
 
 
-def _drills(flow: Flow) -> dict[str, Any]:
+def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
     try:
-        told = drill_history(flow, wait).document()
+        told = drill_history(flow, wait, Patience(patience_s)).document()
     except OnceoverError as error:
         return {"drills_error": str(error)}
     reports = {
@@ -64,12 +106,39 @@ def _drills(flow: Flow) -> dict[str, Any]:
     return {"drills": {**told, "drills": told["drills"][:_DRILLS], "reports": reports}}
 
 
+def _in_order(paths: list[Path]) -> Iterator[Flow]:
+    for path in paths:
+        try:
+            yield load_flow(path)
+        except OnceoverError:
+            # Its own entry says so.
+            continue
+
+
 def main() -> None:
-    """Print the entries as one JSON document, for whoever has started this process."""
+    """Ask for Connections, then print an entry a line; between this process and its parent is JSON alone."""
     quiet_libraries()
-    began_s = time.monotonic()
-    document = {"flows": read_board(), "seconds": round(time.monotonic() - began_s, 3)}
-    json.dump(document, sys.stdout)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # What anything prints goes to where errors go.
+    os.dup2(2, 1)
+    paths = find_flow_files()
+    told = threading.Lock()
+
+    def tell(document: object) -> None:
+        with told:
+            answers.write(json.dumps(document) + "\n")
+            answers.flush()
+
+    tell({"paths": [str(path) for path in paths], "connections": connections_of(paths)})
+    read_board(paths, _take(sys.stdin), tell)
+
+
+def _take(given: IO[str]) -> Mapping[str, str]:
+    """Take the Connections into this process's environment; return which there are none of."""
+    answer = json.loads(given.readline())
+    os.environ.update({variable_of(name): text for name, text in answer[GIVEN].items()})
+    missing: Mapping[str, str] = answer[MISSING]
+    return missing
 
 
 if __name__ == "__main__":

@@ -239,14 +239,19 @@ def drill_journal(flow: Flow, target: Cluster, pause: Pause) -> Iterator[DrillJo
         yield journal
 
 
-def drill_history(flow: Flow, pause: Pause) -> DrillHistory:
+def drill_history(flow: Flow, pause: Pause, patience: Patience | None = None) -> DrillHistory:
     """Return what the journal tells of the flow's drills.
+
+    Args:
+        patience: how long the target is waited for; None for as long as it takes.
 
     Raises:
         NeedsOperator: JOURNAL_DAMAGED.
         Retriable: the target is away.
     """
     source, target = open_clusters(flow)
+    if patience is not None:
+        target.patience = patience
     with source, target, drill_journal(flow, target, pause) as journal:
         return DrillHistory(flow.flow, journal.read(), now_ms())
 

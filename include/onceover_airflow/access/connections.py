@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import ChainMap
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 from airflow.sdk import Connection
@@ -18,8 +17,6 @@ from onceover.config.clients.resolve import resolve_clients
 from onceover.config.connect.connectclients import resolve_connect
 from onceover.config.connect.connectfile import ConnectFile
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, load_flow
-from onceover.errors import OnceoverError
 from onceover_airflow.access.secrets import environment, secret_texts
 from onceover_airflow.errors import TaskFailed
 
@@ -44,17 +41,20 @@ def connection_environment(flow: Flow) -> dict[str, str]:
     return variables
 
 
-def flow_connections() -> dict[str, str]:
-    """Return the variables that hand the Connections of all flows to a process.
+def connections_given(wanted: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return Connections by name as what hands them to a process; by name too, why there is none.
 
-    One that does not exist is missing, and so are those of a file that is not in order: whoever reads that
-    flow says so.
+    For the web server, whose logs hold nothing of them: they are not told to its masker, which would look for
+    every line of every certificate in all that it logs.
     """
-    found: dict[str, str] = {}
-    for path in find_flow_files():
-        with suppress(OnceoverError, TaskFailed):
-            found |= connection_environment(load_flow(path))
-    return found
+    given: dict[str, str] = {}
+    missing: dict[str, str] = {}
+    for name in wanted:
+        try:
+            given[name] = str(Connection.get(name).as_json())
+        except AirflowNotFoundException:
+            missing[name] = f"Airflow has no Connection {name}"
+    return given, missing
 
 
 def connect_environment(file: ConnectFile) -> dict[str, str]:

@@ -13,14 +13,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from onceover.board.page import Look
 from onceover.board.samples import LagSample, Samples
 from onceover.errors import Retriable
+from onceover.operate.statusshape import broken_entry
 from onceover.process.children import guarded_argv
 from onceover.process.guard import stripped
 from onceover.shown import screen
@@ -63,6 +68,7 @@ class Board:
     def look(self) -> Look:
         """Return what was seen last; have the clusters asked again where that is no longer fresh."""
         reading = self._start()
+        # The one who is first alone: others would keep the server's threads from everybody else.
         if reading is not None and self._seen_s is None:
             reading.join(_FIRST_S)
         with self._lock:
@@ -75,12 +81,12 @@ class Board:
             return self._samples.of(flow)
 
     def _start(self) -> threading.Thread | None:
+        """Return what asks the clusters, where it was this call that began it."""
         with self._lock:
-            if self._reading is not None and self._reading.is_alive():
-                return self._reading
             now_s = self._clock()
-            if self._asked_s is not None and now_s - self._asked_s < FRESH_S:
-                return self._reading
+            runs = self._reading is not None and self._reading.is_alive()
+            if runs or (self._asked_s is not None and now_s - self._asked_s < FRESH_S):
+                return None
             self._asked_s = now_s
             self._reading = threading.Thread(target=self._ask, name="onceover-board", daemon=True)
             self._reading.start()
@@ -99,26 +105,75 @@ class Board:
             self._samples.add(entries, self._now_ms())
 
 
-def ask_clusters(connections: Callable[[], Mapping[str, str]]) -> Entries:
-    """Return the entries of all flows, as a child process reads them.
+@dataclass(frozen=True)
+class Asking:
+    """Asks the clusters of all flows, in a child process.
 
     Args:
-        connections: the variables that hand the flows' Connections to a process.
-
-    Raises:
-        Retriable: it did not come to an end.
+        connections: by their names, returns what hands Connections to a process, and what there are none of.
+        limit_s: of what is not told by then, the entry says so.
     """
-    variables = connections()
-    environ = {**stripped(os.environ, ()), **variables}
-    argv = guarded_argv([sys.executable, "-m", "onceover.wiring.board"], signal.SIGKILL)
-    try:
-        done = subprocess.run(
-            argv, env=environ, capture_output=True, stdin=subprocess.DEVNULL, timeout=_LIMIT_S, check=False
+
+    connections: Callable[[Sequence[str]], tuple[Mapping[str, str], Mapping[str, str]]]
+    limit_s: float = _LIMIT_S
+
+    def __call__(self) -> Entries:
+        """Return the entries of all flows, in the order of their files.
+
+        Raises:
+            Retriable: it has said nothing.
+        """
+        argv = guarded_argv([sys.executable, "-m", "onceover.wiring.board"], signal.SIGKILL)
+        with tempfile.TemporaryFile() as said:
+            child = subprocess.Popen(
+                argv,
+                env=stripped(os.environ, ()),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+            )
+            limit = threading.Timer(self.limit_s, child.kill)
+            limit.start()
+            try:
+                with child:
+                    paths, lines = self._talk(child)
+            finally:
+                limit.cancel()
+            if paths is None:
+                said.seek(0)
+                words = screen(said.read().decode(errors="replace").strip()[-_SAID:])
+                code = child.returncode
+                raise Retriable("what asks the clusters has ended", seen=f"exit code {code}: {words}")
+        found = {str(entry["path"]): entry for entry in lines}
+        return [found.get(path) or self._late(path) for path in paths]
+
+    def _talk(self, child: subprocess.Popen[str]) -> tuple[Sequence[str] | None, Sequence[Mapping[str, Any]]]:
+        """Hand over the Connections that it asks for; return the paths of the flows, and entries of them."""
+        if child.stdin is None or child.stdout is None:
+            return None, ()
+        question = _document(child.stdout.readline())
+        if question is None:
+            return None, ()
+        given, missing = self.connections(question["connections"])
+        with suppress(BrokenPipeError):
+            child.stdin.write(json.dumps({"given": dict(given), "missing": dict(missing)}) + "\n")
+            child.stdin.close()
+        entries = [entry for line in child.stdout if (entry := _document(line)) is not None]
+        return question["paths"], entries
+
+    def _late(self, path: str) -> Mapping[str, Any]:
+        error = Retriable(
+            f"its clusters were not asked to the end within {self.limit_s:.0f} s",
+            resolve=f"`onceover status {Path(path).stem}` waits longer",
         )
-    except subprocess.TimeoutExpired:
-        raise Retriable(f"the clusters were not asked within {_LIMIT_S:.0f} s") from None
-    if done.returncode:
-        said = screen(done.stderr.decode(errors="replace").strip()[-_SAID:])
-        raise Retriable("what asks the clusters has ended", seen=f"exit code {done.returncode}: {said}")
-    entries: Entries = json.loads(done.stdout)["flows"]
-    return entries
+        return {**broken_entry(Path(path).stem, path, error), "drills": None, "drills_error": None}
+
+
+def _document(line: str) -> dict[str, Any] | None:
+    """Return what a line says; None for the half line of one that was ended."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

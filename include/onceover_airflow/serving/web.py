@@ -7,9 +7,9 @@ origin that holds Airflow's session, and shows names that strangers gave to topi
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
@@ -22,12 +22,12 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.report.htmlpage import render
-from onceover.board.page import Links, Look, no_such_flow
+from onceover.board.page import STALE_S, Links, Look, no_such_flow
 from onceover.board.page import all_flows as page_of_all
 from onceover.board.page import one_flow as page_of_one
 from onceover.config.home import onceover_home
-from onceover_airflow.access.connections import flow_connections
-from onceover_airflow.serving.board import FRESH_S, Board, ask_clusters
+from onceover_airflow.access.connections import connections_given
+from onceover_airflow.serving.board import FRESH_S, Asking, Board
 from onceover_airflow.serving.lazy import FRAME
 from onceover_airflow.telling.pages import FOLDERS, PREFIX, base_path, page_link, pages_folder
 
@@ -84,14 +84,15 @@ def create_app() -> FastAPI:
     app = FastAPI(
         title="Onceover", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(ACCESS)]
     )
-    app.state.board = board = Board(partial(ask_clusters, flow_connections))
+    app.state.board = board = Board(Asking(connections_given))
 
     @app.get("/")
-    def all_flows() -> HTMLResponse:
+    def all_flows(still: str | None = None) -> HTMLResponse:
         """Return the page of all flows."""
         look = board.look()
-        names = [entry["flow"] for entry in look.entries]
-        return _shown(look, page_of_all(look, {name: board.samples(name) for name in names}, _links(look)))
+        samples = {entry["flow"]: board.samples(entry["flow"]) for entry in look.entries}
+        page = page_of_all(look, samples, _links(look), still=still is not None)
+        return _shown(look, page, still=still is not None)
 
     @app.get(f"/{FRAME}")
     def frame() -> FileResponse:
@@ -99,15 +100,19 @@ def create_app() -> FastAPI:
         return FileResponse(_HERE / FRAME, media_type="text/javascript", headers=_NOT_KEPT)
 
     @app.get("/flows/{flow}")
-    def one_flow(flow: Annotated[str, PathParameter(pattern=_FLOW)]) -> HTMLResponse:
+    def one_flow(
+        flow: Annotated[str, PathParameter(pattern=_FLOW)], still: str | None = None
+    ) -> HTMLResponse:
         """Return the page of one flow."""
         look = board.look()
+        links = _links(look)
         entry = next((entry for entry in look.entries if entry["flow"] == flow), None)
-        if entry is None and look.age_s is None:
-            return _shown(look, page_of_all(look, {}, _links(look)))
-        if entry is None:
-            return HTMLResponse(no_such_flow(flow), status.HTTP_404_NOT_FOUND, headers=_HEADERS)
-        return _shown(look, page_of_one(look, entry, board.samples(flow), _links(look)))
+        if entry is not None:
+            page = page_of_one(look, entry, board.samples(flow), links, still=still is not None)
+            return _shown(look, page, still=still is not None)
+        if look.age_s is None:
+            return _shown(look, page_of_all(look, {}, links))
+        return _shown(look, no_such_flow(flow, links), code=status.HTTP_404_NOT_FOUND)
 
     @app.get("/{kind}/{flow}/{run}/{path:path}")
     def flow_page(
@@ -132,10 +137,11 @@ def create_app() -> FastAPI:
     return app
 
 
-def _shown(look: Look, page: str) -> HTMLResponse:
-    """Return a page that looks again by itself: soon, where nothing was seen yet."""
-    again_s = _SOON_S if look.age_s is None else FRESH_S
-    return HTMLResponse(page, headers={**_BOARD_HEADERS, "Refresh": str(again_s)})
+def _shown(look: Look, page: str, *, still: bool = False, code: int = status.HTTP_200_OK) -> HTMLResponse:
+    """Return a page that looks again by itself, soon where what it shows is old, or holds still."""
+    is_old = look.age_s is None or look.age_s > STALE_S
+    again = {} if still else {"Refresh": str(_SOON_S if is_old else FRESH_S)}
+    return HTMLResponse(page, code, headers={**_BOARD_HEADERS, **again})
 
 
 def _links(look: Look) -> Links:
@@ -150,9 +156,12 @@ def _links(look: Look) -> Links:
     return Links(f"{base_path()}/", forms, reports)
 
 
-def _at_hand(home: Path, page: str) -> str:
-    """Return the address of a report that is here, empty where it is on another machine, or gone."""
-    return page_link(home, page) if Path(page).is_file() else ""
+def _at_hand(home: Path, page: Any) -> str:
+    """Return the address of a report that is here, empty where it is on another machine, gone, or no path."""
+    with suppress(OSError, TypeError, ValueError):
+        if Path(page).is_file():
+            return page_link(home, page)
+    return ""
 
 
 async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException) -> Response:
@@ -165,6 +174,10 @@ async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException
         # From the parts of the route: behind a proxy, the address that was asked for may lack the prefix.
         page = app.url_path_for(route.name, **request.path_params)
         door = f"{base_path()}{_LOGIN}?{urlencode({'next': f'{base_path()}{PREFIX}{page}'})}"
+        if request.headers.get("sec-fetch-dest") == "iframe":
+            # The login runs scripts, which a frame of ours does not let it.
+            body = render("door", beside=_HERE, door=door)
+            return HTMLResponse(body, status.HTTP_401_UNAUTHORIZED, headers=_BOARD_HEADERS)
         return RedirectResponse(door, headers={"Cache-Control": "no-store"})
     title = _TITLES.get(error.status_code, "This page cannot be shown")
     body = render("message", title=title, text=error.detail)

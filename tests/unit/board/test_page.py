@@ -131,7 +131,7 @@ def test_hostile_names_do_nothing(name: str) -> None:
     for hostile, harmless in zip(pages(told(name)), pages(told("x")), strict=True):
         assert hostile.count("<") == harmless.count("<")
         assert "<script" not in hostile
-    assert no_such_flow(name).count("<") == no_such_flow("x").count("<")
+    assert no_such_flow(name, LINKS).count("<") == no_such_flow("x", LINKS).count("<")
 
 
 def test_no_page_loads_or_runs_anything() -> None:
@@ -144,8 +144,45 @@ def test_no_page_loads_or_runs_anything() -> None:
             "/",
             "/dags/replicate",
             "../",
+            "?still",
             "flows/orders",
         }
+
+
+def test_old_news_are_no_good_news() -> None:
+    """A page that somebody comes back to says that it asks again, and is not green."""
+    overview, page = pages(entry())
+    assert 'header class="PASS"' in overview and 'header class="PASS"' in page
+    for look in (Look([entry()], 3_600.0), Look([entry()], 1.0, "no memory")):
+        overview = all_flows(look, {}, LINKS)
+        assert "Asking the clusters again" in overview
+        for text in (overview, one_flow(look, look.entries[0], (), LINKS)):
+            assert 'header class="PASS"' not in text
+
+
+def test_a_text_of_any_length_makes_no_larger_page() -> None:
+    """A file with thousands of faults is told with the first ones."""
+    need = {"code": "X", "message": "x" * 1_000_000, "resolve": "y", "exit": 2}
+    overview, page = pages(entry(exit=2, needs=[need]))
+    assert len(overview) + len(page) < 60_000
+
+
+def test_a_page_can_be_told_to_hold_still() -> None:
+    """Who reads by ear, or has opened a list, is not put back to its beginning."""
+    look = Look([entry()], 1.0)
+    assert 'href="?still"' in all_flows(look, {}, LINKS)
+    assert 'href="?"' in all_flows(look, {}, LINKS, still=True)
+
+
+def test_a_clock_that_was_set_back_leaves_the_plot_whole() -> None:
+    """Nothing is drawn beyond its edges."""
+    svg = line_chart([ChartPoint(100_000, 1), ChartPoint(50_000, 2), ChartPoint(60_000, 3)], str, "x")
+    xs = [
+        float(x)
+        for points in re.findall(r'points="([^"]*)"', svg)
+        for x in re.findall(r"(-?[\d.]+),", points)
+    ]
+    assert all(0 <= x <= 360 for x in xs)
 
 
 def test_what_is_remembered_is_bounded_and_forgets_flows_that_are_gone() -> None:

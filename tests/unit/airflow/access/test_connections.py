@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from onceover.config.home import ENVIRONMENT_FILE, render_environment
-from onceover_airflow.access.connections import flow_connections
 
 EAST = "ONCEOVER_TEST_EAST"
 
@@ -15,7 +14,7 @@ EAST = "ONCEOVER_TEST_EAST"
 def test_a_variable_that_the_embedded_clusters_leave_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the file that they leave, as everywhere else; a flow that is not in order costs no other its."""
+    """From the file that they leave, as everywhere else."""
     from onceover.config.flow.load import load_flow
     from onceover_airflow.access.connections import connection_environment
 
@@ -27,7 +26,6 @@ def test_a_variable_that_the_embedded_clusters_leave_is_known(
     left = var / ENVIRONMENT_FILE
     left.parent.mkdir(parents=True)
     left.write_text(render_environment({EAST: "127.0.0.1:1"}))
-    (flows / "bad.yaml").write_text("flow: bad\n")
     flow = flows / "orders.yaml"
     flow.write_text(
         "flow: orders\n"
@@ -36,4 +34,3 @@ def test_a_variable_that_the_embedded_clusters_leave_is_known(
         "topics: {include: [x]}\n"
     )
     assert connection_environment(load_flow(flow)) == {}
-    assert flow_connections() == {}

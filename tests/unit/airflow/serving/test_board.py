@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onceover.errors import Retriable
-from onceover_airflow.serving.board import FRESH_S, Board, Entries, ask_clusters
+from onceover_airflow.serving.board import FRESH_S, Asking, Board, Entries
 from tests.support.wait import wait_until
 
 TIMEOUT_S = 20.0
@@ -106,25 +108,93 @@ def test_what_cannot_be_asked_is_said_until_it_can(board: Board, clusters: Clust
     wait_until(lambda: board.look().problem is None, TIMEOUT_S, "it is over")
 
 
-def test_the_child_finds_its_connections_and_nothing_of_airflow(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It reads every flow file; a fault in one is said in its entry."""
-    (tmp_path / "bad.yaml").write_text("flow: bad\n")
-    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
+def nobody(_: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Hand out nothing."""
+    return {}, {}
+
+
+@pytest.fixture
+def flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of flow files."""
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(folder))
     monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
-    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "planted")
-    (told,) = ask_clusters(dict)
-    assert (told["flow"], told["exit"], told["drills"]) == ("bad", 2, None)
+    return folder
+
+
+def write(folder: Path, name: str, connection: str) -> None:
+    """Write a flow whose clusters are not there."""
+    target = {"alias": "b", "client": {"bootstrap.servers": "127.0.0.1:1"}}
+    document = {
+        "flow": name,
+        "source": {"alias": "a", "connection": connection},
+        "target": target,
+        "topics": {"include": ["x"]},
+    }
+    (folder / f"{name}.yaml").write_text(json.dumps(document))
+
+
+def test_a_file_that_is_not_in_order_costs_no_other_one(flows: Path) -> None:
+    """Its fault stands in its entry; they come in the order of their names."""
+    (flows / "bad.yaml").write_text("flow: bad\n")
+    write(flows, "good", "hub")
+    given = {"hub": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}})}
+    asked: list[Sequence[str]] = []
+
+    def connections(wanted: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+        asked.append(wanted)
+        return given, {}
+
+    bad, good = Asking(connections)()
+    assert asked == [["hub"]]
+    assert (bad["flow"], bad["exit"], good["flow"], good["exit"]) == ("bad", 2, "good", 5)
+    assert {need["code"] for need in good["needs"]} == {"SOURCE_UNREACHABLE", "TARGET_UNREACHABLE"}
+
+
+def test_a_connection_may_be_as_large_as_its_certificates(flows: Path) -> None:
+    """An environment that a process begins with may not hold it; and one that is not there is named."""
+    write(flows, "large", "hub")
+    write(flows, "lost", "none")
+    extra = {"bootstrap.servers": "127.0.0.1:2", "client.id": "x" * 300_000}
+    given = {"hub": json.dumps({"conn_type": "kafka", "extra": extra})}
+    large, lost = Asking(lambda _: (given, {"none": "Airflow has no Connection none"}))()
+    assert large["exit"] == 5, large["needs"]
+    assert lost["needs"][0]["message"] == "Airflow has no Connection none"
+    assert "Admin > Connections" in lost["needs"][0]["resolve"]
+
+
+def test_what_is_not_told_in_time_is_said_of_that_flow(
+    flows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are shown."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    child = (
+        "import json,sys,time\nprint(json.dumps({'paths': ['/x/a.yaml', '/x/b.yaml'], 'connections': []}))\n"
+    )
+    child += "sys.stdout.flush()\nsys.stdin.readline()\n"
+    child += "print(json.dumps({'flow': 'b', 'path': '/x/b.yaml'}))\nsys.stdout.flush()\ntime.sleep(600)\n"
+    imitate(tmp_path, child)
+    late, told = Asking(nobody, limit_s=3.0)()
+    assert (told["flow"], late["flow"], late["exit"]) == ("b", "a", 5)
+    assert "onceover status a" in late["needs"][0]["resolve"]
 
 
 def test_a_child_that_fails_is_told_with_its_last_words(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as a directory that may not be read."""
-    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "onceover.py").write_text("raise SystemExit('broken on purpose')\n")
+    imitate(tmp_path, "raise SystemExit('broken on purpose')\n")
     with pytest.raises(Retriable, match="what asks the clusters has ended") as raised:
-        ask_clusters(dict)
+        Asking(nobody)()
     assert "broken on purpose" in str(raised.value.seen)
+
+
+def imitate(folder: Path, text: str) -> None:
+    """Put something else in the child's place."""
+    package = folder / "onceover" / "wiring"
+    package.mkdir(parents=True)
+    for each in (package, package.parent):
+        (each / "__init__.py").touch()
+    (package / "board.py").write_text(text)

@@ -49,12 +49,12 @@ def app(folder: Path) -> FastAPI:
     return app
 
 
-def get(app: FastAPI, path: str, *, accept: str = "*/*") -> httpx.Response:
+def get(app: FastAPI, path: str, *, accept: str = "*/*", dest: str = "document") -> httpx.Response:
     """Ask for a page, without a socket."""
 
     async def ask() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as client:
-            return await client.get(path, headers={"Accept": accept})
+            return await client.get(path, headers={"Accept": accept, "Sec-Fetch-Dest": dest})
 
     return asyncio.run(ask())
 
@@ -178,7 +178,9 @@ def test_the_page_of_all_flows_is_shown_and_leads_to_each(
     assert (answer.status_code, answer.headers["Refresh"]) == (200, "10")
     assert "allow-scripts" not in answer.headers["Content-Security-Policy"]
     assert "bad.yaml" in answer.text
-    assert get(app, "/flows/other").status_code == 404
+    gone = get(app, "/flows/other")
+    assert (gone.status_code, gone.headers["Refresh"], 'href="../"' in gone.text) == (404, "10", True)
+    assert "Refresh" not in get(app, "/?still").headers
 
 
 def test_a_page_of_flows_is_for_who_is_logged_in(folder: Path) -> None:
@@ -194,6 +196,9 @@ def test_a_page_of_flows_is_for_who_is_logged_in(folder: Path) -> None:
         assert get(app, path).status_code == 401
         door = get(app, path, accept=BROWSER)
         assert parse_qs(door.headers["Location"].partition("?")[2]) == {"next": [f"{PREFIX}{path}"]}
+    # The login runs scripts, which Airflow's frame of ours forbids.
+    framed = get(app, "/", accept=BROWSER, dest="iframe")
+    assert (framed.status_code, 'target="_top">Log in again' in framed.text) == (401, True)
 
 
 def test_plugin_loads_without_the_web_server() -> None:
