@@ -11,7 +11,9 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from onceover import model as ours
 from onceover.state import names
+from onceover.wiring.flows import open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.flows import assert_same
 from tests.support.groups import delete_group
@@ -97,12 +99,12 @@ def test_a_history_that_has_become_another_one_is_not_gone_on_with(
 def remember_another_batch(replica: Orphaned, topic: str) -> None:
     """Have the progress say that the last batch which was copied is another than the source holds now."""
     admin, group = AdminClient(replica.target_client), names.progress_group(replica.name)
-    asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])
-    (at,) = admin.list_consumer_group_offsets([asked])[group].result(_TIMEOUT_S).topic_partitions
-    # The library reads a byte more than the text has.
-    beside, _ = json.JSONDecoder().raw_decode(at.metadata)
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        committed = target.committed(group, None)[ours.TopicPartition(topic, 0)]
+    beside = json.loads(committed.metadata or "")
     *place, crc = beside["batch"]
     beside["batch"] = [*place, crc ^ 1]
-    written = TopicPartition(topic, 0, at.offset, metadata=json.dumps(beside))
+    written = TopicPartition(topic, 0, committed.offset, metadata=json.dumps(beside))
     changed = ConsumerGroupTopicPartitions(group, [written])
     admin.alter_consumer_group_offsets([changed])[group].result(_TIMEOUT_S)
