@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
-from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, plan_orphans
-from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import TornPart, TornTransaction
 from onceover.model import TopicPartition
@@ -20,6 +20,7 @@ from onceover_airflow.tasks.orphans import ORPHANS, orphan_params
 TP = TopicPartition("orders", 0)
 TORN = TornTransaction(7, 0, True, False, (TornPart(TP, 1, 2),), (TornPart(TP, 5, 6),), "billing")
 PLACE = OrphanPlace("flights", "east", "west", "__onceover.flights.orphans", Path("/var/o.jsonl"), None)
+TERMS = RebuildTerms({"orders": TopicShape("id", 1, 3, {})}, frozenset({"orders"}), 3)
 
 
 def plan_of(records: int, *, rebuild: bool = False) -> OrphansPlan:
@@ -27,7 +28,9 @@ def plan_of(records: int, *, rebuild: bool = False) -> OrphansPlan:
     for offset in range(5, 5 + records):
         tally.add(DecodedRecord(offset, 0, b"k", b"v"))
     look = OrphanLook(TP, "id", 0, 5 + records, 5 + records, 5, tally)
-    return plan_orphans(PLACE, OrphanSurvey((look,), (TORN,), (), {}, ()), {}, rebuild=rebuild)
+    return plan_orphans(
+        PLACE, OrphanSurvey((look,), (TORN,), (), {}, ()), {}, rebuild=TERMS if rebuild else None
+    )
 
 
 class Planned:
