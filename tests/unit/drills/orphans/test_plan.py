@@ -119,3 +119,51 @@ def test_a_plan_tells_no_content() -> None:
     tally.add(DecodedRecord(10, 0, b"secret-key", b"secret-value", ((b"secret-header", b"x"),)))
     plan = planned(replace(look(A0), tally=tally, stable=11, end=11))
     assert "secret" not in f"{plan.describe()}{plan.document()}"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "part"),
+    [
+        ({"taken": frozenset({"b"})}, "SWITCHOVER_UNSET", "would not copy it anew"),
+        ({"factor": 1}, "EXPORT_UNFIT", "3 replicas"),
+    ],
+)
+def test_a_topic_stays_where_it_would_not_come_back_or_its_export_is_weaker(
+    change: dict[str, object], code: str, part: str
+) -> None:
+    survey = OrphanSurvey((look(A0, 3),), (), (), {}, ())
+    terms = replace(TERMS, **change)  # type: ignore[arg-type]
+    plan = plan_orphans(PLACE, survey, {}, rebuild=terms)
+    (refused,) = plan.refused
+    assert (plan.rebuild, refused.code, part in refused.message) == ((), code, True)
+    assert [c.what for c in plan.changes] == ["export", "write"]
+
+
+def test_a_copy_of_another_name_never_comes_back_as_the_topic() -> None:
+    survey = OrphanSurvey((look(A0, 3),), (), (), {}, (), copies={"a": "east.a"})
+    (refused,) = plan_orphans(PLACE, survey, {}, rebuild=TERMS).refused
+    assert (refused.code, "east.a" in refused.message) == ("SWITCHOVER_UNSET", True)
+
+
+def test_what_is_not_known_of_another_flow_keeps_every_topic() -> None:
+    unknown = Refusal("flow x", DrillCode.NOT_READ, "is not known", "wait")
+    survey = OrphanSurvey((look(A0, 3), look(B0, 1)), (), (), {}, (unknown,), holding=(unknown,))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=TERMS)
+    assert (plan.rebuild, {r.object for r in plan.refused}) == ((), {"flow x", "a", "b"})
+
+
+def test_a_topic_that_was_deleted_and_not_made_again_is_made() -> None:
+    """As it was; a run that may not rebuild names the one that does."""
+    survey = OrphanSurvey((), (), (), {}, (), gone=frozenset({"a"}))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=TERMS, unmade={"a": SHAPE, "b": SHAPE})
+    ((what, of),) = [(c.what, c.object) for c in plan.changes]
+    assert (what, of, plan.remade, plan.exit_code) == ("create", "topic a on east, empty", ("a",), 0)
+    (refused,) = plan_orphans(PLACE, survey, {}, rebuild=None, unmade={"a": SHAPE}).refused
+    assert (refused.object, refused.code, "--rebuild" in refused.resolve) == ("a", "MADE_ANEW", True)
+
+
+def test_topics_that_were_not_looked_at_are_said() -> None:
+    survey = OrphanSurvey((look(A0, 3),), (), (), {}, (), unseen=("b",))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=None)
+    assert plan.document()["torn_not_looked_for"] == ["b"]
+    assert "b: not looked at" in plan.describe()
