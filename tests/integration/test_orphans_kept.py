@@ -7,16 +7,20 @@ from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
+from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.load import load_flow
 from onceover.drills.orphans import export, survey
 from onceover.drills.orphans import promoted as promotions
 from onceover.errors import NeedsOperator
+from onceover.kafka.admin.topics import Admin
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.logs.reading import OffsetGone
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
@@ -94,12 +98,13 @@ def test_another_life_of_the_source_is_not_exported_as_if_it_were_the_tail(
 ) -> None:
     """What the log holds below the cut is not what was copied, however far it goes."""
     topic = replica.orphaned_topic(capsys)
-    admin, group = AdminClient(replica.target_client), f"onceover.{replica.name}"
-    place = ConsumerGroupTopicPartitions(group, [Place(topic, 0)])
-    (at,) = admin.list_consumer_group_offsets([place])[group].result(_TIMEOUT_S).topic_partitions
+    group, tp = f"onceover.{replica.name}", TopicPartition(topic, 0)
+    with LiveCluster(ClientConfig("west", replica.target_client)) as target:
+        at = target.committed(group, [tp])[tp]
     meta = ProgressMeta.decode(at.metadata)
     assert meta is not None
     other = Place(topic, 0, at.offset, metadata=evidence(meta).encode())
+    admin = AdminClient(replica.target_client)
     altered = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [other])])
     altered[group].result(_TIMEOUT_S)
     assert "the source has lost records" in refused(replica, capsys, topic, "LOG_CHANGED", written=0)
@@ -236,3 +241,37 @@ def test_everything_is_asked_again_right_before_the_deletion(replica: Orphaned, 
             operation.apply(Caller(lambda _: None, pause=expired))
         assert told.value.code == "NOT_COPIED"
     assert len(replica.behind(topic, 0)) == 15
+
+
+def test_who_makes_the_topic_anew_at_once_is_told(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that goes on, where brokers make topics: that is not the topic as it was."""
+    topic = replica.orphaned_topic(capsys)
+    real = Admin.delete_topic
+
+    def and_made(admin: Admin, name: str, topic_id: UUID) -> None:
+        real(admin, name, topic_id)
+        replica.source.create_topic(name, 1, {})
+
+    with monkeypatch.context() as other:
+        other.setattr(Admin, "delete_topic", and_made)
+        code, told = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, told["error"]["code"]) == (DECIDE, "LOG_CHANGED")
+    assert "somebody else has made it anew" in told["error"]["message"]
+    delete_topics(replica.source_client, [topic])
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["rebuilt"], replica.made_again(topic)) == (DONE, [topic], True)
+
+
+def test_a_namesake_is_not_deleted(replica: Orphaned, capsys: Capture) -> None:
+    """Whatever was made under the name since it was looked at."""
+    topic = replica.topic()
+    with LiveCluster(ClientConfig("east", replica.source_client)) as source:
+        before = source.topics([topic])[topic].topic_id
+        delete_topics(replica.source_client, [topic])
+        replica.source.create_topic(topic, 1, {})
+        with pytest.raises(NeedsOperator) as refused:
+            Admin(source).delete_topic(topic, before)
+        assert refused.value.code == "TOPIC_MISSING"
+        assert topic in source.topics([topic])

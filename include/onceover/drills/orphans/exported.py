@@ -17,7 +17,7 @@ from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.survey import STALL_S
 from onceover.drills.records import end_of, records_between
-from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
+from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka import calls
 from onceover.kafka.admin.topicfacts import topic_facts
@@ -117,15 +117,10 @@ class OrphanTopic:
             UsageError: not authorized.
         """
         topic = self.place.topic
-        # Asked although it may be missing: who may not is told now, and not behind an export.
-        seen = Admin(self.target).topic_configs([topic], standing=_FIT)
-        for error in seen.failures.values():
-            raise error
-        info = self.target.retry(lambda: self.target.topics([topic])).get(topic)
-        if info is None:
+        found = self.target.retry(self._standing)
+        if found is None:
             return
         wanted = {**_FIT, "partitions": "1"}
-        found = {**seen.standing.get(topic, {}), "partitions": str(len(info.partitions))}
         unfit = sorted(key for key, value in wanted.items() if found.get(key) != value)
         if unfit:
             raise NeedsOperator(
@@ -136,6 +131,21 @@ class OrphanTopic:
                 seen=", ".join(f"{key}={found.get(key)}" for key in unfit),
                 resolve="set its configuration; or keep a copy of it elsewhere, delete it, and run again",
             )
+
+    def _standing(self) -> dict[str, str] | None:
+        """Return what of ``_FIT`` holds for the topic, and its partitions; None where it is missing."""
+        topic = self.place.topic
+        # Asked although it may be missing: who may not is told now, and not behind an export.
+        seen = Admin(self.target).topic_configs([topic], standing=_FIT)
+        for error in seen.failures.values():
+            raise error
+        info = self.target.topics([topic]).get(topic)
+        if info is None:
+            return None
+        if topic not in seen.standing:
+            # One broker knows it already, another one does not yet.
+            raise NotNow(f"{topic} was made a moment ago", where=self.target.alias)
+        return {**seen.standing[topic], "partitions": str(len(info.partitions))}
 
     def factor(self) -> int | None:
         """Return how many replicas it has, or will have; None where the target's default decides that yet."""

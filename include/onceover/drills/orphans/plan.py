@@ -410,9 +410,14 @@ def _kept(
             return Refusal(topic, DrillCode.NOT_COPIED, text, way)
     if topic not in rebuild.taken or survey.copies.get(topic, topic) != topic:
         return _not_taken(place, topic, survey.copies.get(topic, topic))
-    factor = rebuild.shapes[topic].replication_factor
-    if rebuild.factor is not None and rebuild.factor < factor:
-        return unfit(place.topic, rebuild.factor, topic, factor)
+    shape = rebuild.shapes.get(topic)
+    if shape is None:
+        text = f"it stays: how it is made on {place.source} is not known, it has just been deleted or made"
+        return Refusal(
+            topic, DrillCode.LOG_CHANGED, text, f"find out who has changed it, then {_rebuild(place)}"
+        )
+    if rebuild.factor is not None and rebuild.factor < shape.replication_factor:
+        return unfit(place.topic, rebuild.factor, topic, shape.replication_factor)
     return None
 
 

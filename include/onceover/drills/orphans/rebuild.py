@@ -21,7 +21,7 @@ from onceover.drills.orphans.looks import OrphanLook, TopicShape
 from onceover.drills.orphans.plan import CREATE, DELETE, partitions_of, unfit
 from onceover.drills.orphans.promoted import PromotedTopics
 from onceover.drills.switching.watch import Ends, SourceWatch
-from onceover.errors import NeedsOperator, NotNow
+from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.codes import KafkaCode
@@ -45,7 +45,7 @@ def unmade_topics(chain: Iterable[chains.JournalEntry]) -> dict[str, TopicShape]
         topic, step, state = said.get("topic"), said.get("step"), said.get("state")
         if entry.what != chains.STEP or not isinstance(topic, str):
             continue
-        if (step, state) == (CREATE, "done"):
+        if (step, state) in {(CREATE, "done"), (DELETE, "kept")}:
             found.pop(topic, None)
         elif (step, state) == (DELETE, "running") and "config" in said:
             try:
@@ -119,10 +119,13 @@ class TopicRebuild:
                 raise error
         offsets = sum(look.end - look.start for look in looks)
         said = {"step": DELETE, "topic": topic, "offsets": offsets}
-        self.drills.append(self.drill, chains.STEP, {**said, **shape.document(), "state": "running"})
         self._check_again(topic, looks)
-        _unchanged(watch, ends)
-        self.drills.check(self.drill)
+        self.drills.append(self.drill, chains.STEP, {**said, **shape.document(), "state": "running"})
+        try:
+            _unchanged(watch, ends)
+        except OnceoverError:
+            self.drills.append(self.drill, chains.STEP, {**said, "state": "kept"})
+            raise
         Admin(source).delete_topic(topic, UUID(shape.topic_id))
         self._await_gone(topic, shape.topic_id)
         self.drills.append(self.drill, chains.STEP, {**said, "state": "done"})

@@ -14,10 +14,9 @@ from onceover.topics.otherflows import OtherFlow
 
 
 def copied_back(topic: str, others: Sequence[OtherFlow]) -> str | None:
-    """Return the name of the flow that copies to a topic by now, or is about to; None without one."""
+    """Return the name of the flow that copies to a topic by now; None without one."""
     for other in others:
-        taken = {e.target for e in other.enrolments if e.active} | {c.target for c in other.claims}
-        if topic in taken:
+        if any(each.active and each.target == topic for each in other.enrolments):
             return other.name
     return None
 
@@ -33,6 +32,10 @@ def led_back(
         cuts: up to where each partition was copied.
     """
     for other in others:
+        if any(claim.target == enrolment.source for claim in other.claims):
+            return (
+                f"flow {other.name} is about to copy to it: what it holds behind the cut may come from there"
+            )
         for each in other.enrolments:
             if each.target != enrolment.source or each.active:
                 continue

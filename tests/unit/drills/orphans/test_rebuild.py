@@ -30,6 +30,8 @@ def test_what_was_to_be_deleted_is_made_again_as_it_was() -> None:
     made = {"step": "create", "topic": "a", "state": "done"}
     assert unmade_topics(chain(deleting("a"), done, made)) == {}
     assert unmade_topics(chain(deleting("a"), made, deleting("a"))) == {"a": SHAPE}
+    kept = {"step": "delete", "topic": "a", "state": "kept"}
+    assert unmade_topics(chain(deleting("a"), kept)) == {}
 
 
 def test_other_entries_say_nothing_of_it() -> None:

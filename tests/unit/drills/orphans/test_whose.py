@@ -10,6 +10,7 @@ import pytest
 from onceover.drills.orphans.whose import copied_back, led_back
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.state.records.enrolment import Enrolment, LeftAt, Promoted
+from onceover.state.records.ownership import Claim
 from onceover.topics.otherflows import OtherFlow
 
 HERE, THERE, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -41,6 +42,13 @@ def test_who_copies_to_it_is_named() -> None:
     assert copied_back("t", flow(BACK)) == "back"
     assert copied_back("t", flow(replace(BACK, target="u"))) is None
     assert copied_back("t", flow(LEFT)) is None
+
+
+def test_who_is_about_to_take_it_in_is_waited_for() -> None:
+    """A claim may be all that is left of a flow that has died: nothing is exported as if there were none."""
+    other = OtherFlow("back", ("there", "here"), (), (Claim("t", "t", 5),))
+    assert copied_back("t", [other]) is None
+    assert "is about to copy" in (led_back(MINE, INFO, [other], CUTS) or "")
 
 
 @pytest.mark.parametrize(
