@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.config.flow.load import load_flow
 from onceover.errors import NeedsOperator
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
@@ -33,7 +34,7 @@ from tests.support.orphaned import (
 )
 from tests.support.rawkafka import Codec
 from tests.support.rehearsing import rehearsing
-from tests.support.replica import delete_before, read_records
+from tests.support.replica import delete_before, read_records, topic_config
 from tests.support.waysout import commands
 
 _TIMEOUT_S = 30.0
@@ -115,7 +116,8 @@ def test_the_way_back_behind_an_unplanned_switchover(replica: Orphaned, capsys: 
     assert rebuild == ["drill", "orphans", "apply", replica.name, "--rebuild"]
     code, done = replica.command(capsys, *rebuild, "--approve")
     assert (code, sorted(done["rebuilt"])) == (DONE, sorted([plain, squeezed, tidy]))
-    assert not {plain, squeezed, tidy} & names_on(replica.source_client)
+    for topic in (plain, squeezed, tidy):
+        assert replica.made_again(topic)
     commit(replica.target_client, group, plain, {0: 9, 1: 4})
     assert replica.seed_back(capsys, back)[0] == DONE
     back.copy()
@@ -142,31 +144,40 @@ def test_the_way_back_behind_an_unplanned_switchover(replica: Orphaned, capsys: 
         ("commit-orphans", "before", "2"),
         ("commit-orphans", "behind", "2"),
         ("rename", "before", "1"),
-        ("delete-topics", "before", "1"),
-        ("delete-topics", "behind", "1"),
+        ("delete-topic", "before", "1"),
+        ("delete-topic", "behind", "1"),
+        ("create-topic", "before", "1"),
+        ("create-topic", "behind", "1"),
     ],
 )
 def test_killed_anywhere_each_orphan_is_exported_once(
     replica: Orphaned, capsys: Capture, tmp_path: Path, step: str, when: str, count: str
 ) -> None:
-    """And nothing is gone from the source that is not in the export."""
+    """And nothing is gone from the source that is not in the export; nor does the topic stay away."""
     topic = replica.orphaned_topic(capsys, orphans=200)
+    told = topic_config(replica.source_client, topic)
     expected = replica.behind(topic, 10)
     options = {"mode": "orphans", "step": step, "when": when, "count": count}
     with rehearsing(replica, tmp_path / "killed.log", **options) as child:
         assert child.wait(_TIMEOUT_S * 3) == _KILLED, child.tail()
-    if when == "before":
+    gone = (step, when) in {("delete-topic", "behind"), ("create-topic", "before")}
+    assert (topic in names_on(replica.source_client)) is not gone
+    if gone:
+        code, plan = replica.orphans(capsys, "plan")
+        assert (code, [(r["object"], r["code"]) for r in plan["refused"]]) == (DECIDE, [(topic, "MADE_ANEW")])
+    elif step != "create-topic":
         assert replica.behind(topic, 10) == expected
     if step == "commit-orphans":
         assert not replica.orphan_file.exists()
         assert 0 < len(replica.exported()) < len(expected)
-    elif step == "delete-topics":
+    elif step != "rename":
         assert len(replica.in_file()) == len(expected)
     code, _ = replica.orphans(capsys, "apply", "--rebuild")
     assert code == DONE
     assert sorted(replica.exported()) == sorted(expected)
     assert len(replica.in_file()) == len(expected)
-    assert topic not in names_on(replica.source_client)
+    assert replica.made_again(topic)
+    assert topic_config(replica.source_client, topic) == told
     assert [each.name for each in replica.orphan_file.parent.iterdir()] == ["orphans.jsonl"]
 
 
@@ -205,7 +216,7 @@ def test_who_writes_on_keeps_the_topic(replica: Orphaned, capsys: Capture) -> No
         return False
 
     export = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
-    with opened(replica.flow.watch.flow, export) as operation:
+    with opened(load_flow(str(replica.flow.path)), export) as operation:
         with pytest.raises(NeedsOperator, match="more was written since the export") as refused:
             operation.apply(Caller(lambda _: None, pause=written))
         assert (refused.value.code, f"{topic}:0 (1 records)" in str(refused.value)) == ("ORPHANS_GROWN", True)
@@ -233,21 +244,15 @@ def test_what_was_never_copied_is_not_deleted(replica: Orphaned, capsys: Capture
     assert topic in names_on(replica.source_client)
 
 
-def test_on_the_second_way_out_what_came_from_the_target_is_no_reason_to_stay(
+def test_on_the_second_way_out_orphans_are_exported_and_the_topic_stays(
     replica: Orphaned, capsys: Capture
 ) -> None:
-    """Over, back, and over again: the copy began behind what the flow the other way had brought."""
+    """Over, back, and over again: nobody knows that both sides were alike when the copy went on."""
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(10))
     replica.copy()
     replica.switch_over(capsys)
-    back = replica.back(switchover={"redirect": "command", "command": ["./switch"]})
-    assert replica.seed_back(capsys, back)[0] == DONE
-    replica.target.plain(topic, 0, replica.target.records(4))
-    back.copy()
-    assert_same(replica.target_client, replica.source_client, [topic])
-    code, told = replica.command(capsys, "drill", "run", str(back.path), "--mode", "unplanned", "--approve")
-    assert (code, told["verdict"]) == (DONE, "PASS"), told
+    back = replica.fail_back(capsys, topic)
     origin = f"promoted:{back.path}"
     code, told = replica.command(capsys, "seed", "apply", replica.name, "--from", origin, "--replace")
     assert (code, told["refused"]) == (DONE, [])
@@ -257,7 +262,9 @@ def test_on_the_second_way_out_what_came_from_the_target_is_no_reason_to_stay(
     replica.source.plain(topic, 0, replica.source.records(3))
     replica.switch_over(capsys)
     code, done = replica.orphans(capsys, "apply", "--rebuild")
-    assert (code, done["refused"], done["written"], done["rebuilt"]) == (DONE, [], 3, [topic])
+    (refused,) = done["refused"]
+    assert (code, refused["code"], done["written"], done["rebuilt"]) == (DECIDE, "NOT_COPIED", 3, [])
+    assert "a flow the other way has brought" in refused["message"]
 
 
 def test_what_has_expired_is_told_and_what_was_exported_stays(replica: Orphaned, capsys: Capture) -> None:

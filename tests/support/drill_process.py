@@ -18,6 +18,7 @@ from onceover.cli import main as command_line
 from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans import exported
 from onceover.drills.orphans.exported import OrphanWriter
+from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import AclAdmin
@@ -36,6 +37,8 @@ PLACES: Final[dict[str, tuple[Any, str]]] = {
     "commit-orphans": (OrphanWriter, "commit"),
     "rename": (os, "replace"),
     "delete-topics": (Admin, "delete_topics"),
+    "delete-topic": (Admin, "delete_topic"),
+    "create-topic": (TopicRebuild, "create"),
 }
 
 

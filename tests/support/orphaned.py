@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as Place
 
 from onceover.copy.loop import Until
 from onceover.lead.ends import BatchPlanner
 from onceover.model import TopicPartition, lane_of
 from onceover.wiring.flows import open_clusters
-from tests.support.flows import InlineFlow, write_flow
+from tests.support.flows import InlineFlow, assert_same, write_flow
 from tests.support.replica import Replica, Seen, read_records
 
 DONE, USAGE, DECIDE, AGAIN = 0, 2, 3, 5
@@ -43,7 +45,37 @@ class Orphaned(Replica):
             capsys, "drill", "run", str(self.flow.path), "--mode", "unplanned", "--approve"
         )
         assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+        self.name_reverse()
         return told
+
+    def fail_back(self, capsys: Capture, topic: str) -> InlineFlow:
+        """Let the flow the other way bring the topic back, and give it to clients there; return that flow."""
+        back = self.back(switchover={"redirect": "command", "command": ["./switch"]})
+        assert self.seed_back(capsys, back)[0] == DONE
+        self.target.plain(topic, 0, self.target.records(4))
+        back.copy()
+        assert_same(self.target_client, self.source_client, [topic])
+        code, told = self.command(capsys, "drill", "run", str(back.path), "--mode", "unplanned", "--approve")
+        assert (code, told["verdict"]) == (DONE, "PASS"), told
+        return back
+
+    def made_again(self, topic: str) -> bool:
+        """Tell whether a topic of the source is there, and nothing was ever in it."""
+        consumer = Consumer({**self.source_client, "group.id": "never-joined"})
+        try:
+            partitions = consumer.list_topics(topic, timeout=_COPIES_S).topics[topic].partitions
+            return all(
+                consumer.get_watermark_offsets(Place(topic, number), timeout=_COPIES_S) == (0, 0)
+                for number in partitions
+            )
+        finally:
+            consumer.close()
+
+    def name_reverse(self) -> None:
+        """Write the flow the other way, and name it in the flow file."""
+        back = self.back()
+        self.configure(switchover={**self._changes["switchover"], "reverse": back.path.stem})
+        self.write_flow()
 
     def orphaned_topic(self, capsys: Capture, *, copied: int = 10, orphans: int = 5) -> str:
         """Return a topic with so many records that were copied, and so many that were not; switched over."""

@@ -49,6 +49,8 @@ class DrillCode(Code):
     NOT_COPIED = auto()
     LED_BACK = auto()
     MADE_ANEW = auto()
+    NOT_READ = auto()
+    EXPORT_UNFIT = auto()
     # Findings that do not fail a drill.
     NOT_READY = auto()
     GROUP_NOT_COVERED = auto()

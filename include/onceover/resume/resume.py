@@ -137,7 +137,8 @@ def gather(
     readable = {
         tp: e for tp, e in evidence.items() if judge(replace(e, log_end=1 << 62, target_end=1 << 62)) is None
     }
-    _with_logs(source, target, readable, evidence, problems)
+    with_source_logs(source, readable, evidence, problems)
+    with_target_logs(target, readable, evidence, problems)
     _with_last_batches(source, here.found, evidence, problems)
     _with_what_is_open(target, writer, evidence, problems)
     if writer.alone:
@@ -184,14 +185,13 @@ def _unled(tp: TopicPartition, side: TroubleSide) -> Problem:
     )
 
 
-def _with_logs(
+def with_source_logs(
     source: Cluster,
-    target: Cluster,
     readable: Mapping[TopicPartition, Evidence],
     evidence: dict[TopicPartition, Evidence],
     problems: dict[TopicPartition, Problem],
 ) -> None:
-    """Add what the logs say to the evidence; take out what is not answered."""
+    """Add what the source's logs say to the evidence; take out what is not answered."""
     # Who does not answer the first question is not asked the next ones: a silent broker is waited for once.
     starts = source.each_offset(readable, calls.EARLIEST)
     ends = source.each_offset(starts.found, calls.LATEST, calls.READ_UNCOMMITTED)
@@ -199,29 +199,43 @@ def _with_logs(
     epochs = source.each_epoch_end(
         {tp: meta.leader_epoch for tp, meta in metas.items() if meta is not None and needs_epoch(meta)}
     )
-    target_ends = target.each_offset(
-        [e.target for e in readable.values()], calls.LATEST, calls.READ_UNCOMMITTED
-    )
-    there = {e.target: e.meta for e in readable.values() if e.target in target_ends.found}
+    unread = {**starts.failed, **ends.failed, **epochs.failed}
+    for tp in readable:
+        if tp in unread:
+            problems[tp] = Problem(TroubleSide.SOURCE, unread[tp])
+            evidence.pop(tp, None)
+        elif tp in evidence:
+            evidence[tp] = replace(
+                evidence[tp],
+                log_start=starts.found[tp],
+                log_end=ends.found[tp],
+                epoch_end=epochs.found.get(tp),
+            )
+
+
+def with_target_logs(
+    target: Cluster,
+    readable: Mapping[TopicPartition, Evidence],
+    evidence: dict[TopicPartition, Evidence],
+    problems: dict[TopicPartition, Problem],
+) -> None:
+    """Add what the target's logs say likewise; what the source did not answer is its problem."""
+    ends = target.each_offset([e.target for e in readable.values()], calls.LATEST, calls.READ_UNCOMMITTED)
+    there = {e.target: e.meta for e in readable.values() if e.target in ends.found}
     histories = target.each_epoch_end(
         {tp: meta.target_epoch for tp, meta in there.items() if meta and meta.target_epoch is not None}
     )
-    unread = {**starts.failed, **ends.failed, **epochs.failed}
-    untold = {**target_ends.failed, **histories.failed}
+    untold = {**ends.failed, **histories.failed}
     for tp, e in readable.items():
-        if tp in unread or e.target in untold:
-            side = TroubleSide.SOURCE if tp in unread else TroubleSide.TARGET
-            problems[tp] = Problem(side, unread.get(tp) or untold[e.target])
-            del evidence[tp]
-            continue
-        evidence[tp] = replace(
-            e,
-            log_start=starts.found[tp],
-            log_end=ends.found[tp],
-            epoch_end=epochs.found.get(tp),
-            target_end=target_ends.found[e.target],
-            target_epoch_end=histories.found.get(e.target),
-        )
+        if e.target in untold:
+            problems.setdefault(tp, Problem(TroubleSide.TARGET, untold[e.target]))
+            evidence.pop(tp, None)
+        elif tp in evidence:
+            evidence[tp] = replace(
+                evidence[tp],
+                target_end=ends.found[e.target],
+                target_epoch_end=histories.found.get(e.target),
+            )
 
 
 def _with_last_batches(

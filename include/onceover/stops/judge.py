@@ -187,6 +187,13 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             f"the log starts at {e.log_start}",
             commands.skip_to(e.flow, e.source, e.log_start, "accept their loss"),
         )
+    return parted(e)
+
+
+def parted(e: Evidence) -> Stop | None:
+    """Return why the source's log is another one than was copied up to the position, as far as it tells."""
+    if e.position is None:
+        return None
     if e.epoch_end is not None and e.epoch_end[1] < 0:
         return _unknown_epoch(e, e.position)
     diverged = e.epoch_end is not None and (
@@ -265,7 +272,28 @@ def _unknown_epoch(e: Evidence, position: int) -> Stop:
     )
 
 
+def lost_on_target(e: Evidence) -> Stop | None:
+    """Return why the target does not hold what was copied there; None where nothing speaks against it.
+
+    What has expired there, as it may, is none of it.
+    """
+    if e.target_topic is None or e.source_topic is None:
+        return _judge_topics(e)
+    return _judge_target_topic(e, commands.reseed(e.flow, e.source)) or _shortened(e)
+
+
 def _judge_target_log(e: Evidence) -> Stop | None:
+    if e.meta is None:
+        return None
+    stop = _shortened(e)
+    if stop is not None:
+        return stop
+    if e.outcome is TransactionOutcome.UNKNOWN:
+        return undecided(e)
+    return _dropped(e) if e.is_dropped else None
+
+
+def _shortened(e: Evidence) -> Stop | None:
     if e.meta is None:
         return None
     # After an unclean election others, or markers, may have filled it up again: what then ends too early is
@@ -284,9 +312,7 @@ def _judge_target_log(e: Evidence) -> Stop | None:
             f"unless target topic {e.target.topic} is deleted before: then the same command creates it "
             "again, for all its partitions",
         )
-    if e.outcome is TransactionOutcome.UNKNOWN:
-        return undecided(e)
-    return _dropped(e) if e.is_dropped else None
+    return None
 
 
 def undecided(e: Evidence) -> Stop:

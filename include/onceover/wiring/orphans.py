@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -14,11 +14,15 @@ from onceover.drills.orphans.export import OrphanExport, OrphanParts
 from onceover.drills.orphans.exported import OrphanTopic
 from onceover.drills.orphans.files import path_in
 from onceover.drills.orphans.plan import OrphanPlace
+from onceover.drills.orphans.promoted import PromotedTopics
 from onceover.drills.orphans.survey import OrphanReader
 from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
+from onceover.positions.translate import Translator
+from onceover.topics.scope import explain
 from onceover.wiring.drills import drill_journal, login, matcher
-from onceover.wiring.flows import journal_of
+from onceover.wiring.flows import journal_of, rules
+from onceover.wiring.switchovers import reverse_flow
 
 ORPHANS: Final = "orphans"
 
@@ -43,21 +47,34 @@ def orphan_export(
     """Yield what exports the orphans of a flow's old source.
 
     Raises:
-        UsageError: an expression is none.
+        UsageError: an expression is none, or the flow the other way is not in order.
     """
     topic = OrphanTopic(target, flow.flow, flow.source.alias, flow.state.replication_factor)
     folder = run_dir(flow) / ORPHANS
     back = flow.switchover.reverse
+    takes = _taken(None if back is None else reverse_flow(flow, back))
     place = OrphanPlace(
         flow.flow, flow.source.alias, flow.target.alias, topic.place.topic, path_in(folder), back
     )
-    handled = flow.handler is not None
-    reader = OrphanReader(flow.flow, source, target, matcher("--topics", wish.topics), handled)
-    with drill_journal(flow, target, pause) as journal:
+    handled, which = flow.handler is not None, rules(flow)
+    with (
+        Translator(target, flow.flow, run_dir(flow), handled=handled) as translator,
+        drill_journal(flow, target, pause) as journal,
+    ):
+        topics = PromotedTopics(
+            flow.flow,
+            source,
+            target,
+            translator,
+            lambda info: explain(info.name, which, is_internal=info.is_internal).inside,
+            matcher("--topics", wish.topics),
+            handled,
+        )
         parts = OrphanParts(
             source=source,
-            reader=reader,
+            reader=OrphanReader(source, topics),
             topic=topic,
+            takes=takes,
             place=place,
             folder=folder,
             drills=journal,
@@ -66,3 +83,16 @@ def orphan_export(
             about={"by": login(), "host": socket.gethostname()},
         )
         yield OrphanExport(parts, rebuild=wish.rebuild)
+
+
+def _taken(back: Flow | None) -> Callable[[str], bool]:
+    """Return what tells whether the flow the other way copies a topic back under that very name."""
+    if back is None:
+        return lambda _: False
+    which = rules(back)
+
+    def takes(topic: str) -> bool:
+        decision = explain(topic, which)
+        return decision.inside and decision.target_topic == topic
+
+    return takes

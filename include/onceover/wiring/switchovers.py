@@ -135,7 +135,7 @@ def switchover(
     Raises:
         UsageError: an expression is none, or the flow the other way is not in order.
     """
-    reverse = None if flow.switchover.reverse is None else _reverse_flow(flow, flow.switchover.reverse)
+    reverse = None if flow.switchover.reverse is None else reverse_flow(flow, flow.switchover.reverse)
     spec = flow.switchover
     if spec.fence == ACLS and flow.topics.sync_acls and EVERYBODY not in spec.deny and wish.mode == PLANNED:
         raise UsageError(
@@ -418,7 +418,7 @@ def _audited(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]
     )
 
 
-def _reverse_flow(flow: Flow, name: str) -> Flow:
+def reverse_flow(flow: Flow, name: str) -> Flow:
     """Return the flow the other way: the file of that name beside the flow's own, or among all flows."""
     beside = flow.path.with_name(f"{name}{flow.path.suffix}")
     found = load_flow(beside if beside.is_file() else name)

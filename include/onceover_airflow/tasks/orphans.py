@@ -5,7 +5,7 @@ Invariant: nothing is exported, and no topic deleted, that a person was not show
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from airflow.sdk import Param
 
 from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.approvals.approval import MAX_LISTED, table
-from onceover_airflow.approvals.markdown import code, plain
+from onceover_airflow.approvals.markdown import Inline, code, plain
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks.operation import OperationTasks
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from onceover.drills.orphans.export import OrphanExport
     from onceover.drills.orphans.plan import OrphansPlan
+    from onceover.planning.plan import Change
+
+_COLUMNS: Final = ("change", "of", "to", "risk", "how")
 
 
 def orphan_params() -> dict[str, Param]:
@@ -31,8 +34,8 @@ def orphan_params() -> dict[str, Param]:
         "topics": forms.optional("Topics", "Regular expression for whole source topics. Empty: all."),
         "rebuild": forms.switch(
             "Rebuild",
-            "Behind the export: delete topics with orphans on the old source, so that the flow the other way "
-            "copies them anew. There is no way back from that.",
+            "Behind the export: delete topics with orphans on the old source and make them again empty, so "
+            "that the flow the other way copies them anew. There is no way back from that.",
             on=False,
         ),
         "apply": forms.apply_param(),
@@ -63,14 +66,20 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
             yield operation
 
     def question(self, planned: OrphansPlan) -> str:
-        """Return the plan as Markdown: what is exported, what is deleted behind it, what was torn."""
-        rows = [
-            (plain(c.what), code(c.object), plain(c.to or "-"), plain(c.risk), plain(c.reason))
-            for c in planned.changes
-        ]
-        lines = table(("change", "of", "to", "risk", "how"), rows)
-        lines += [f"**Torn** {plain(each.describe())}" for each in planned.survey.torn[:MAX_LISTED]]
-        lines += [f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused[:MAX_LISTED]]
+        """Return the plan as Markdown: all that is deleted first; what is exported, what was torn."""
+        from onceover.drills.orphans.plan import CREATE, DELETE
+
+        for_good = _rows(c for c in planned.changes if c.what in (DELETE, CREATE))
+        lines: list[str] = []
+        # A topic that nobody was shown is not deleted, however many there are.
+        for first in range(0, len(for_good), MAX_LISTED):
+            lines += table(_COLUMNS, for_good[first : first + MAX_LISTED])
+        lines += table(_COLUMNS, _rows(c for c in planned.changes if c.what not in (DELETE, CREATE)))
+        lines += _listed(f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused)
+        lines += _listed(f"**Torn** {plain(each.describe())}" for each in planned.survey.torn)
+        notes = [note for note in planned.survey.notes if not note.blocks]
+        lines += _listed(f"**Note** {code(note.object)}: {plain(note.message)}" for note in notes)
+        lines += _listed(f"**Not looked at** {code(topic)}" for topic in planned.survey.unseen)
         if planned.rebuild:
             lines.append(
                 "The point of no return is the first *delete*: it is done only behind a whole export "
@@ -78,6 +87,19 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
             )
         lines.append("**Reject** changes nothing at all.")
         return "\n".join(lines)
+
+
+def _rows(changes: Iterable[Change]) -> list[tuple[Inline, ...]]:
+    return [
+        (plain(c.what), code(c.object), plain(c.to or "-"), plain(c.risk), plain(c.reason)) for c in changes
+    ]
+
+
+def _listed(several: Iterable[str]) -> list[str]:
+    """Return the first lines, and where the others are."""
+    lines = list(several)
+    more = len(lines) - MAX_LISTED
+    return lines[:MAX_LISTED] + ([f"and {more} more: see the log of this task."] if more > 0 else [])
 
 
 ORPHANS: Final = OrphanTasks()

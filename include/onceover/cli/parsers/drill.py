@@ -68,7 +68,7 @@ It is for flows whose switchover.fence or switchover.redirect is `person`; the w
 _ORPHANS: Final = """examples:
   onceover drill orphans plan flights-dr             what the old source holds alone; changes nothing
   onceover drill orphans apply flights-dr            export it, once somebody has said yes
-  onceover drill orphans apply flights-dr --rebuild  and delete those topics there: they are copied anew
+  onceover drill orphans apply flights-dr --rebuild  and empty those topics there: they are copied anew
 
 For when the source is back behind an unplanned switchover. Orphans are the records that were written there
 and never copied. They are exported, each of them once, to the topic __onceover.<flow>.orphans on the target
@@ -91,8 +91,9 @@ _ORPHANS_APPLY: Final = """examples:
   onceover drill orphans apply flights-dr --approve --json
   onceover drill orphans apply flights-dr --rebuild       deletes those topics there, behind it
 
---rebuild deletes a topic of the old source only behind a whole export that was read back, and while nobody
-writes to it. The flow the other way then copies it anew: onceover seed apply BACK --from promoted:flights-dr
+--rebuild deletes a topic of the old source only behind a whole export that was read back, while nobody writes
+to it, and where everything else in it is known to be on the target; then it makes it again, as it was, empty.
+The flow the other way, switchover.reverse, has it anew: onceover seed apply BACK --from promoted:flights-dr
 """
 _STATUS: Final = """examples:
   onceover drill status flights-dr
@@ -166,7 +167,8 @@ def _add_orphan_choice(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rebuild",
         action="store_true",
-        help="behind the export: delete topics with orphans on the source, so that they are copied anew",
+        help="behind the export: delete topics with orphans on the source and make them again empty, so that "
+        "they are copied anew",
     )
 
 

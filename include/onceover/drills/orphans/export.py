@@ -7,13 +7,13 @@ twice while nobody wrote. What is exported stands in the topic once, however oft
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.backoff import Backoff, Deadline
+from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
@@ -21,10 +21,13 @@ from onceover.drills.orphans.exported import (
     ExportedOrphan,
     OrphanOrigin,
     OrphanTopic,
+    SourceUnread,
     missing_from,
 )
 from onceover.drills.orphans.files import OrphanFile, put_orphans
+from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey
 from onceover.drills.orphans.plan import (
+    CREATE,
     DELETE,
     EXPORT,
     NOTHING,
@@ -32,19 +35,22 @@ from onceover.drills.orphans.plan import (
     HeldPart,
     OrphanPlace,
     OrphansPlan,
+    RebuildTerms,
     exit_code,
+    names_topic,
     origin_of,
-    partitions_of,
+    orphaned,
     plan_orphans,
 )
-from onceover.drills.orphans.survey import STALL_S, OrphanLook, OrphanReader
+from onceover.drills.orphans.promoted import unread_partition
+from onceover.drills.orphans.rebuild import TopicRebuild, shapes_of, unmade_topics
+from onceover.drills.orphans.survey import STALL_S, OrphanReader
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.records import records_between
 from onceover.drills.running import new_drill
-from onceover.drills.switching.watch import SourceWatch
-from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
-from onceover.kafka.admin.topics import Admin
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.ports import Cluster
+from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.approval import Approval
 from onceover.planning.journal import Journal, OpenJournal
@@ -53,8 +59,6 @@ from onceover.planning.plan import Refusal
 from onceover.shown import lined
 from onceover.wire.batches.records import DecodedRecord
 
-_WATCH_S: Final = 60.0
-_GONE_S: Final = 60.0
 _NAMED: Final = 3
 
 
@@ -67,7 +71,8 @@ class OrphansExported:
         drill: its id in the journal of drills; None where there was nothing to do.
         written: how many records were written now; ``held`` how many orphans the topic holds.
         file: that was written.
-        rebuilt: topics that were deleted, to be copied anew.
+        rebuilt: topics that were deleted and made again empty, to be copied anew.
+        unread: partitions that could not be exported now.
     """
 
     plan: OrphansPlan
@@ -76,6 +81,7 @@ class OrphansExported:
     held: int = 0
     file: OrphanFile | None = None
     rebuilt: tuple[str, ...] = ()
+    unread: tuple[Refusal, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -85,7 +91,7 @@ class OrphansExported:
     @property
     def waiting(self) -> Sequence[Refusal]:
         """What is left, and why."""
-        return self.plan.refused
+        return (*self.plan.refused, *self.unread)
 
     @property
     def counts(self) -> Mapping[str, Any]:
@@ -102,6 +108,7 @@ class OrphansExported:
         """Return the plan, and what became of it."""
         return {
             **self.plan.document(),
+            "refused": [refusal.document() for refusal in self.waiting],
             "applied": self.drill is not None,
             "drill": self.drill,
             "written": self.written,
@@ -113,16 +120,18 @@ class OrphansExported:
     def describe(self) -> str:
         """Return it as text; the plan was shown before."""
         place = self.plan.place
-        if self.file is None:
+        if self.drill is None:
             return "nothing was changed"
-        lines = [
-            f"exported: {self.written} records now; {self.held} orphans stand in {place.topic}, read back",
-            f"file: {self.file.path}, {self.file.records} records, SHA-256 {self.file.sha256}",
-        ]
-        lines += [f"deleted: {topic} on {place.source}" for topic in self.rebuilt]
+        lines = []
+        if self.file is not None:
+            lines = [
+                f"exported: {self.written} records now; {self.held} stand in {place.topic}, read back",
+                f"file: {self.file.path}, {self.file.records} records, SHA-256 {self.file.sha256}",
+            ]
+        lines += [f"deleted, and made again empty: {topic} on {place.source}" for topic in self.rebuilt]
         if self.rebuilt and place.back:
             lines.append(f"{commands.seed_apply(place.back, f'promoted:{place.flow}')} has it copied anew")
-        lines += [f"  left: {r.object}: {r.message}; {r.resolve}" for r in self.plan.refused]
+        lines += [f"  left: {r.object}: {r.message}; {r.resolve}" for r in self.waiting]
         return lined(lines)
 
 
@@ -133,6 +142,7 @@ class OrphanParts:
     Args:
         source: the old source.
         reader: looks at it; ``topic`` is what is exported to.
+        takes: tells whether the flow the other way copies a topic back under that very name.
         place: where everything is; ``folder`` of the file.
         drills: the flow's journal of drills: one drill of a flow runs at a time.
         journal: opens what everything is written down in.
@@ -143,6 +153,7 @@ class OrphanParts:
     source: Cluster
     reader: OrphanReader
     topic: OrphanTopic
+    takes: Callable[[str], bool]
     place: OrphanPlace
     folder: Path
     drills: DrillJournal
@@ -156,7 +167,7 @@ class OrphanExport:
 
     Args:
         parts: what it works with.
-        rebuild: delete topics with orphans behind the export.
+        rebuild: delete topics with orphans behind the export, and make them again empty.
     """
 
     def __init__(self, parts: OrphanParts, *, rebuild: bool) -> None:
@@ -167,9 +178,11 @@ class OrphanExport:
 
         Raises:
             UsageError: NOT_STARTED, NOTHING_CHOSEN.
-            NeedsOperator: FOREIGN_CLUSTER; EXPORT_DIFFERS, what stands in the topic is no export.
+            NeedsOperator: FOREIGN_CLUSTER; EXPORT_DIFFERS, what stands in the topic is no export;
+                EXPORT_UNFIT, nothing would be kept there.
             Retriable: a cluster is away.
         """
+        self._parts.topic.check_fit()
         survey = self._parts.reader.read()
         wanted = {origin_of(look): look for look in survey.looks}
         held: dict[OrphanOrigin, HeldPart] = {}
@@ -178,13 +191,24 @@ class OrphanExport:
             if look is not None and one.record.offset >= look.first_wanted:
                 known = held.get(one.origin, NOTHING)
                 held[one.origin] = HeldPart(known.records + 1, one.record.offset)
-        return plan_orphans(self._parts.place, survey, held, rebuild=self._rebuild)
+        terms = self._terms(survey) if self._rebuild else None
+        unmade = unmade_topics(self._parts.drills.read())
+        return plan_orphans(self._parts.place, survey, held, rebuild=terms, unmade=unmade)
+
+    def _terms(self, survey: OrphanSurvey) -> RebuildTerms:
+        topics, parts = orphaned(survey), self._parts
+        return RebuildTerms(
+            shapes_of(parts.source, topics),
+            frozenset(filter(parts.takes, topics)),
+            parts.topic.factor(),
+        )
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> OrphansExported:
         """Do what a plan computed now says, as ``planning.operation`` has it.
 
         Raises:
-            NeedsOperator: DRILL_RUNS; PLAN_CHANGED; EXPORT_DIFFERS; ORPHANS_GROWN: nothing was removed.
+            NeedsOperator: DRILL_RUNS; PLAN_CHANGED; EXPORT_DIFFERS; of a topic that stays what
+                ``TopicRebuild.delete`` says.
             Others as ``plan``.
         """
         plan = self.plan()
@@ -222,26 +246,52 @@ class OrphanExport:
         }
 
     def _done(self, plan: OrphansPlan, drill: str, journal: Journal, caller: Caller) -> OrphansExported:
-        written = self._exported(plan, drill, caller)
-        journal.done(*(c for c in plan.changes if c.what == EXPORT))
-        held, file = self._read_back(plan)
-        journal.done(*(c for c in plan.changes if c.what == WRITE))
-        caller.tell(f"{held} orphans stand in {plan.place.topic} and in {file.path}, read back")
-        numbers = {"written": written, "orphans": held, "sha256": file.sha256}
-        self._parts.drills.append(drill, chains.STEP, {"step": EXPORT, "state": "done", **numbers})
-        for change, topic in zip((c for c in plan.changes if c.what == DELETE), plan.rebuild, strict=True):
-            self._delete(plan, topic, drill, caller)
-            journal.done(change)
-        return OrphansExported(plan, drill, written, held, file, plan.rebuild)
+        changes = {(c.what, c.object): c for c in plan.changes}
+        written, held, file, unread = 0, 0, None, dict[TopicPartition, Refusal]()
+        if any(what == WRITE for what, _ in changes):
+            written = self._exported(plan, drill, caller, unread)
+            held, file = self._read_back(plan, unread)
+            left = {str(tp) for tp in unread}
+            journal.done(
+                *(c for (what, of), c in changes.items() if what in (EXPORT, WRITE) and of not in left)
+            )
+            caller.tell(f"{held} orphans stand in {plan.place.topic} and in {file.path}, read back")
+            numbers = {"written": written, "orphans": held, "sha256": file.sha256}
+            self._parts.drills.append(drill, chains.STEP, {"step": EXPORT, "state": "done", **numbers})
+        rebuilt = self._rebuilt(plan, drill, journal, caller, {tp.topic for tp in unread})
+        return OrphansExported(plan, drill, written, held, file, rebuilt, tuple(unread.values()))
+
+    def _rebuilt(
+        self, plan: OrphansPlan, drill: str, journal: Journal, caller: Caller, kept: Collection[str]
+    ) -> tuple[str, ...]:
+        """Delete topics and make them again; return which."""
+        parts, done = self._parts, []
+        rebuild = TopicRebuild(parts.reader.topics, parts.topic, parts.drills, drill, caller, parts.quiet_s)
+        looks = orphaned(plan.survey)
+        for topic in (*plan.remade, *plan.rebuild):
+            if topic in kept:
+                continue
+            self._go_on(drill)
+            shape = plan.shapes[topic] if topic in plan.remade else rebuild.delete(topic, looks[topic])
+            rebuild.create(topic, shape)
+            journal.done(*(c for c in plan.changes if c.what in (DELETE, CREATE) and names_topic(c, topic)))
+            done.append(topic)
+        return tuple(done)
 
     # ---- the export
 
-    def _exported(self, plan: OrphansPlan, drill: str, caller: Caller) -> int:
-        """Write what is not in the topic yet; return how many records that was."""
+    def _exported(
+        self, plan: OrphansPlan, drill: str, caller: Caller, unread: dict[TopicPartition, Refusal]
+    ) -> int:
+        """Write what is not in the topic yet; return how many records that was.
+
+        Args:
+            unread: is told of partitions that the source does not give.
+        """
         topic = self._parts.topic
         topic.prepare()
         held = sum(part.records for part in plan.held.values())
-        writer, written, total, done = topic.writer(), 0, plan.orphans - held, [0]
+        writer, total, done = topic.writer(), plan.orphans - held, [0]
 
         def told(more: int) -> None:
             done[0] += more
@@ -253,11 +303,19 @@ class OrphanExport:
             for look in plan.survey.looks:
                 origin = origin_of(look)
                 first = max(look.first_wanted, writer.next.get(origin, 0))
-                written += writer.write(origin, self._of_source(look, first), told)
+                try:
+                    writer.write(origin, self._of_source(look, first), told)
+                except SourceUnread as failed:
+                    unread[look.source] = self._unread(look, failed)
             writer.settle()
         finally:
             writer.close()
-        return written
+        return done[0]
+
+    def _unread(self, look: OrphanLook, failed: SourceUnread) -> Refusal:
+        # Where it is the whole cluster, nothing is worth being tried any more.
+        self._parts.source.topics([look.source.topic])
+        return unread_partition(look.source, self._parts.source.alias, failed.error)
 
     def _go_on(self, drill: str) -> None:
         """Return where nobody wants the drill to end, and it is still this one that runs.
@@ -275,17 +333,27 @@ class OrphanExport:
             )
 
     def _of_source(self, look: OrphanLook, first: int) -> Iterator[DecodedRecord]:
-        """Yield the committed records of a partition, up to where it was decided when it was looked at."""
+        """Yield the committed records of a partition, up to where it was decided when it was looked at.
+
+        Raises:
+            SourceUnread: it does not give them.
+        """
         if first >= look.stable:
-            return iter(())
-        return records_between(
-            self._parts.source, look.source, first, look.stable, Deadline(STALL_S), stall_s=STALL_S
-        )
+            return
+        try:
+            yield from records_between(
+                self._parts.source, look.source, first, look.stable, Deadline(STALL_S), stall_s=STALL_S
+            )
+        except (Retriable, NeedsOperator) as error:
+            raise SourceUnread(error) from error
 
     # ---- the proof
 
-    def _read_back(self, plan: OrphansPlan) -> tuple[int, OrphanFile]:
+    def _read_back(self, plan: OrphansPlan, unread: dict[TopicPartition, Refusal]) -> tuple[int, OrphanFile]:
         """Read the topic, write the file from it, read that; return how many orphans both hold.
+
+        Args:
+            unread: partitions that are not proven; others may come to it.
 
         Raises:
             NeedsOperator: EXPORT_DIFFERS.
@@ -305,7 +373,12 @@ class OrphanExport:
         if file.records != total[0]:
             raise _differs(plan.place, f"{total[0]} records in the file", f"{file.records}")
         for origin, look in wanted.items():
-            self._check(plan.place, look, origin, tallies[origin])
+            if look.source in unread:
+                continue
+            try:
+                self._check(plan.place, look, origin, tallies[origin])
+            except SourceUnread as failed:
+                unread[look.source] = self._unread(look, failed)
         return sum(each.records for each in tallies.values()), file
 
     def _check(self, place: OrphanPlace, look: OrphanLook, origin: OrphanOrigin, held: OrphanTally) -> None:
@@ -317,68 +390,6 @@ class OrphanExport:
         if first is not None:
             seen = f"{held.records} records; {look.source} offset {first} is missing, or another one"
             raise _differs(place, f"{look.tally.records} records of {look.source}", seen)
-
-    # ---- behind it
-
-    def _delete(self, plan: OrphansPlan, topic: str, drill: str, caller: Caller) -> None:
-        """Delete a topic of the old source, once nobody has written to it for a moment.
-
-        Raises:
-            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED: it stays.
-        """
-        parts = self._parts
-        looks = [look for look in plan.survey.looks if look.source.topic == topic]
-        ends = partitions_of(looks)
-        watch = SourceWatch(parts.source, [topic], caller.pause)
-        _unchanged(watch, ends)
-        caller.pause(parts.quiet_s)
-        numbers = {"partitions": len(ends), "offsets": sum(look.end - look.start for look in looks)}
-        said = {"step": DELETE, "topic": topic, **numbers}
-        parts.drills.append(drill, chains.STEP, {**said, "state": "running"})
-        self._go_on(drill)
-        info = parts.source.retry(lambda: parts.source.topics([topic])).get(topic)
-        if info is None or str(info.topic_id) != looks[0].topic_id:
-            raise NeedsOperator(
-                f"{topic} on {plan.place.source} is another one than was exported",
-                code=DrillCode.LOG_CHANGED,
-                where=topic,
-                resolve="find out who has deleted it; then plan again",
-            )
-        _unchanged(watch, ends)
-        Admin(parts.source).delete_topics([topic])
-        self._await_gone(topic, looks[0].topic_id)
-        parts.drills.append(drill, chains.STEP, {**said, "state": "done"})
-        caller.tell(f"{topic} on {plan.place.source} is deleted")
-
-    def _await_gone(self, topic: str, topic_id: str) -> None:
-        source, deadline, backoff = self._parts.source, Deadline(_GONE_S), Backoff(cap_s=0.5)
-        while True:
-            info = source.retry(lambda: source.topics([topic])).get(topic)
-            if info is None or str(info.topic_id) != topic_id:
-                return
-            backoff.pause(deadline, NotNow(f"{topic} is being deleted", where=source.alias))
-
-
-def _unchanged(watch: SourceWatch, ends: Mapping[Any, int]) -> None:
-    """Return where nothing stands behind what was exported.
-
-    Raises:
-        NeedsOperator: ORPHANS_GROWN, LOG_CHANGED.
-        Retriable: the old source is away.
-    """
-    try:
-        watch.check(ends, Deadline(_WATCH_S))
-    except NeedsOperator as error:
-        if error.code != DrillCode.FENCE_LEAKS:
-            raise
-        raise NeedsOperator(
-            f"more was written since the export: {error.message}; the topic stays",
-            code=DrillCode.ORPHANS_GROWN,
-            where=error.where,
-            expected="logs that end where the export ends",
-            seen=error.seen,
-            resolve="stop who writes there, then run it again: it exports what has come since",
-        ) from error
 
 
 def _differs(place: OrphanPlace, expected: str, seen: str) -> NeedsOperator:

@@ -17,9 +17,10 @@ from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.survey import STALL_S
 from onceover.drills.records import end_of, records_between
-from onceover.errors import MustReset, NeedsOperator, Retriable
+from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka import calls
+from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.portions import portions_of
@@ -35,13 +36,20 @@ from onceover.wire.batches.compression import GZIP, NONE
 from onceover.wire.batches.records import DecodedRecord, Headers, encode
 
 _TIMEOUT_MS: Final = 30_000
-# Far below the timeout of a transaction; a crash costs no more than that much work.
+# A crash costs no more than that much work.
 _COMMIT_S: Final = 5.0
 _COMMIT_BYTES: Final = 8 << 20
 # A record's own time is kept, whatever it is; a broker before 3.6 knows no such limits.
 _ANY_TIME: Final = {
     "message.timestamp.before.max.ms": str((1 << 63) - 1),
     "message.timestamp.after.max.ms": str((1 << 63) - 1),
+}
+# What keeps each record, as it was and when it was: of the topic itself, or the target's default.
+_FIT: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
 }
 _RECORD_BYTES: Final = 64
 _ORIGIN: Final = (
@@ -52,6 +60,18 @@ _ORIGIN: Final = (
     b"onceover.source.partition",
     b"onceover.source.offset",
 )
+
+
+class SourceUnread(Exception):
+    """The old source does not give what is to be exported of a partition.
+
+    Args:
+        error: why.
+    """
+
+    def __init__(self, error: OnceoverError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class OrphanOrigin(NamedTuple):
@@ -88,10 +108,57 @@ class OrphanTopic:
         """The partition that holds them all."""
         return TopicPartition(names.orphans_topic(self.flow), 0)
 
+    def check_fit(self) -> None:
+        """Return where the topic is missing, or keeps all that is written to it as it is.
+
+        Raises:
+            NeedsOperator: EXPORT_UNFIT, somebody else has made it.
+            Retriable: the target is away.
+            UsageError: not authorized.
+        """
+        topic = self.place.topic
+        found = self.target.retry(self._standing)
+        if found is None:
+            return
+        wanted = {**_FIT, "partitions": "1"}
+        unfit = sorted(key for key, value in wanted.items() if found.get(key) != value)
+        if unfit:
+            raise NeedsOperator(
+                f"{topic} on {self.target.alias} would not keep what is exported to it; nothing was done",
+                code=DrillCode.EXPORT_UNFIT,
+                where=topic,
+                expected=", ".join(f"{key}={wanted[key]}" for key in unfit),
+                seen=", ".join(f"{key}={found.get(key)}" for key in unfit),
+                resolve="set its configuration; or keep a copy of it elsewhere, delete it, and run again",
+            )
+
+    def _standing(self) -> dict[str, str] | None:
+        """Return what of ``_FIT`` holds for the topic, and its partitions; None where it is missing."""
+        topic = self.place.topic
+        # Asked although it may be missing: who may not is told now, and not behind an export.
+        seen = Admin(self.target).topic_configs([topic], standing=_FIT)
+        for error in seen.failures.values():
+            raise error
+        info = self.target.topics([topic]).get(topic)
+        if info is None:
+            return None
+        if topic not in seen.standing:
+            # One broker knows it already, another one does not yet.
+            raise NotNow(f"{topic} was made a moment ago", where=self.target.alias)
+        return {**seen.standing[topic], "partitions": str(len(info.partitions))}
+
+    def factor(self) -> int | None:
+        """Return how many replicas it has, or will have; None where the target's default decides that yet."""
+        topic = self.place.topic
+        if topic in self.target.retry(lambda: self.target.topics([topic])):
+            return self.target.retry(lambda: topic_facts(self.target, topic)).replication_factor
+        return self.replication_factor if self.replication_factor > 0 else None
+
     def prepare(self) -> None:
         """Make the topic where it is missing; nothing in it expires.
 
         Raises:
+            NeedsOperator: EXPORT_UNFIT, another one is there.
             Retriable: the target is away.
             UsageError: not authorized.
         """
@@ -104,6 +171,7 @@ class OrphanTopic:
             elif error.code != KafkaCode.TOPIC_EXISTS:
                 raise error
         self.target.retry(lambda: check_ready(self.target, [topic]))
+        self.check_fit()
 
     def read(self) -> Iterator[ExportedOrphan]:
         """Yield what it holds, in its order; nothing where it was never made.
@@ -147,7 +215,6 @@ class OrphanWriter:
         self._topic = topic
         target, flow = topic.target, topic.flow
         self._producer = TransactionalProducer(target, names.orphans_id(flow), timeout_ms=_TIMEOUT_MS)
-        self._open_bytes, self._open_s = 0, 0.0
         self.next: dict[OrphanOrigin, int] = {}
 
     def begin(self) -> None:
@@ -169,21 +236,20 @@ class OrphanWriter:
             told: hears how many more have been committed.
 
         Raises:
+            SourceUnread: from ``records``; what was committed stays.
             Retriable: the target is away, or somebody else exports: what was committed stays.
             NeedsOperator: the target refuses a record.
         """
-        count = pending = 0
+        count = 0
         try:
-            for piece in portions_of(records, OWN_BATCH_BYTES, _size):
-                self._send(origin, piece)
-                pending += len(piece)
-                if self._open_bytes >= _COMMIT_BYTES or time.monotonic() - self._open_s >= _COMMIT_S:
-                    self.commit()
-                    told(pending)
-                    count, pending = count + pending, 0
-            if pending:
+            # Nothing is open at the target while the source is read, or waited for.
+            for pieces in _batched(portions_of(records, OWN_BATCH_BYTES, _size)):
+                for piece in pieces:
+                    self._send(origin, piece)
                 self.commit()
-                told(pending)
+                done = sum(map(len, pieces))
+                told(done)
+                count += done
         except MustReset as error:
             raise Retriable(
                 f"the export was interrupted: {error.message}",
@@ -192,13 +258,12 @@ class OrphanWriter:
             ) from error
         except Refused as error:
             raise NeedsOperator(str(error), code=KafkaCode.WRITE_REFUSED, where=str(origin.source)) from error
-        return count + pending
+        return count
 
     def commit(self) -> None:
         """End the transaction; on return readers of committed records see it."""
         self._producer.drain()
         self._producer.commit()
-        self._open_bytes = 0
 
     def settle(self) -> None:
         """Return when everything that was committed can be read."""
@@ -209,8 +274,6 @@ class OrphanWriter:
         self._producer.close()
 
     def _send(self, origin: OrphanOrigin, piece: list[DecodedRecord]) -> None:
-        if not self._open_bytes:
-            self._open_s = time.monotonic()
         topic = self._topic
         size = sum(map(_size, piece))
         own = _origin_headers(topic.flow, topic.alias, origin)
@@ -220,7 +283,20 @@ class OrphanWriter:
         )
         self._producer.send([Outgoing(topic.place, parse_header(made.batch), made.batch)])
         self._producer.drain()
-        self._open_bytes += size
+
+
+def _batched(pieces: Iterable[list[DecodedRecord]]) -> Iterator[list[list[DecodedRecord]]]:
+    """Yield what one transaction takes: no more than is held in memory, nor than was waited for a moment."""
+    some: list[list[DecodedRecord]] = []
+    filled, since_s = 0, time.monotonic()
+    for piece in pieces:
+        some.append(piece)
+        filled += sum(map(_size, piece))
+        if filled >= _COMMIT_BYTES or time.monotonic() - since_s >= _COMMIT_S:
+            yield some
+            some, filled, since_s = [], 0, time.monotonic()
+    if some:
+        yield some
 
 
 def _size(record: DecodedRecord) -> int:

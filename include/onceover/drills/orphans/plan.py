@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exported import OrphanOrigin
-from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
 from onceover.drills.orphans.torn import TransactionSpan
 from onceover.model import TopicPartition
 from onceover.planning import commands
@@ -21,11 +22,14 @@ from onceover.shown import lined
 EXPORT: Final = "export"
 WRITE: Final = "write"
 DELETE: Final = "delete"
+CREATE: Final = "create"
 _NAMED: Final = 3
 _NO_RETURN: Final = (
     "  ---- point of no return: what follows is done only behind a whole export that was read",
     "       back, and only while nobody writes",
 )
+_ANEW: Final = "as it is now, for the flow the other way to copy into"
+_STILL: Final = "an earlier run has deleted it, and nothing says that it was made again"
 _TEMPORARY: Final = 5
 _DECIDE: Final = 3
 
@@ -62,6 +66,21 @@ class HeldPart(NamedTuple):
 NOTHING: Final = HeldPart(0, -1)
 
 
+@dataclass(frozen=True)
+class RebuildTerms:
+    """What has to be known of topics before they may be deleted.
+
+    Args:
+        shapes: how each topic is made, to be made so again.
+        taken: those that the flow the other way copies back under the very name.
+        factor: how many replicas the export has; None where the target's default decides that yet.
+    """
+
+    shapes: Mapping[str, TopicShape]
+    taken: frozenset[str]
+    factor: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class OrphansPlan(Plan):
     """What an old source holds alone, and what would become of it.
@@ -70,7 +89,9 @@ class OrphansPlan(Plan):
         place: where everything is.
         survey: what was seen.
         held: what of each partition, from the first orphan on, stands in the topic already.
-        rebuild: source topics that would be deleted, so that they are copied anew.
+        rebuild: source topics that would be deleted and made again empty, so that they are copied anew.
+        remade: those that were deleted before, and are only made again.
+        shapes: how each of both is made.
         standing: how each of these was when it was looked at.
     """
 
@@ -78,6 +99,8 @@ class OrphansPlan(Plan):
     survey: OrphanSurvey
     held: Mapping[OrphanOrigin, HeldPart]
     rebuild: tuple[str, ...] = ()
+    remade: tuple[str, ...] = ()
+    shapes: Mapping[str, TopicShape] = field(default_factory=dict)
     standing: Mapping[str, ObjectState] = field(default_factory=dict)
 
     @property
@@ -116,7 +139,9 @@ class OrphansPlan(Plan):
             "torn": [each.document() for each in self.survey.torn],
             "not_looked_back_far_enough": [str(tp) for tp in self.survey.short],
             "notes": [note.document() for note in self.survey.notes if not note.blocks],
+            "torn_not_looked_for": list(self.survey.unseen),
             "rebuild": list(self.rebuild),
+            "made_again": {t: self.shapes[t].document() for t in (*self.rebuild, *self.remade)},
             "point_of_no_return": DELETE if self.rebuild else None,
         }
 
@@ -179,6 +204,17 @@ class OrphansPlan(Plan):
         return lines
 
     def _short(self) -> list[str]:
+        unseen = self.survey.unseen
+        lines = []
+        if unseen:
+            more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
+            lines.append(
+                f"  {', '.join(unseen[:_NAMED])}{more}: not looked at; what is torn between them and others "
+                "is not named"
+            )
+        return lines + self._not_far_enough()
+
+    def _not_far_enough(self) -> list[str]:
         if not self.survey.short:
             return []
         named = ", ".join(map(str, self.survey.short[:_NAMED]))
@@ -212,30 +248,41 @@ def _time(at_ms: int | None) -> str:
 
 
 def plan_orphans(
-    place: OrphanPlace, survey: OrphanSurvey, held: Mapping[OrphanOrigin, HeldPart], *, rebuild: bool
+    place: OrphanPlace,
+    survey: OrphanSurvey,
+    held: Mapping[OrphanOrigin, HeldPart],
+    *,
+    rebuild: RebuildTerms | None,
+    unmade: Mapping[str, TopicShape] = MappingProxyType({}),
 ) -> OrphansPlan:
     """Return what would be done.
 
     Args:
         held: what stands in the topic already.
-        rebuild: topics with orphans are to be deleted behind the export.
+        rebuild: topics with orphans are to be deleted behind the export, as far as these allow it.
+        unmade: topics that were deleted for that, and of which nothing says that they were made again.
     """
     changes = _exports(place, survey.looks, held)
     refused = [*(note for note in survey.notes if note.blocks), *_opened(place, survey)]
+    remade = {topic: shape for topic, shape in unmade.items() if topic in survey.gone}
     topics: list[str] = []
     standing: dict[str, ObjectState] = {}
-    for topic, looks in _by_topic(survey.looks).items() if rebuild else ():
-        if not any(look.tally.records for look in looks):
-            continue
-        problem = _kept(place, topic, looks, survey)
+    for topic, looks in orphaned(survey).items():
+        if rebuild is None:
+            break
+        problem = _kept(place, topic, looks, survey, rebuild)
         if problem is not None:
             refused.append(problem)
             continue
         topics.append(topic)
         delete = _delete(place, topic, looks)
-        changes.append(delete)
+        changes += [delete, _create(place, topic, rebuild.shapes[topic], _ANEW)]
         ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
         standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
+    if rebuild is None:
+        refused += [_not_remade(place, topic) for topic in sorted(remade)]
+        remade = {}
+    changes += [_create(place, topic, shape, _STILL) for topic, shape in sorted(remade.items())]
     return OrphansPlan(
         operation="orphans",
         flow=place.flow,
@@ -245,8 +292,18 @@ def plan_orphans(
         survey=survey,
         held=held,
         rebuild=tuple(topics),
+        remade=tuple(sorted(remade)),
+        shapes={**({} if rebuild is None else rebuild.shapes), **remade},
         standing=standing,
     )
+
+
+def orphaned(survey: OrphanSurvey) -> dict[str, list[OrphanLook]]:
+    """Return the topics with orphans, each with all its partitions that were looked at."""
+    found: dict[str, list[OrphanLook]] = {}
+    for look in survey.looks:
+        found.setdefault(look.source.topic, []).append(look)
+    return {t: looks for t, looks in found.items() if any(look.tally.records for look in looks)}
 
 
 def _exports(
@@ -268,24 +325,41 @@ def _exports(
 
 
 def _delete(place: OrphanPlace, topic: str, looks: Sequence[OrphanLook]) -> Change:
-    offsets = sum(look.end - look.start for look in looks)
-    who = f"flow {place.back}" if place.back else "the flow the other way"
     return Change(
         DELETE,
-        f"topic {topic} on {place.source}",
+        _named(place.source, topic),
         f"{len(looks)} partitions",
         None,
-        f"{who} copies it anew from {place.target}",
+        f"flow {place.back} copies it anew from {place.target}",
         "destructive",
-        offsets,
+        sum(look.end - look.start for look in looks),
     )
 
 
-def _by_topic(looks: Iterable[OrphanLook]) -> dict[str, list[OrphanLook]]:
-    found: dict[str, list[OrphanLook]] = {}
-    for look in looks:
-        found.setdefault(look.source.topic, []).append(look)
-    return found
+def _create(place: OrphanPlace, topic: str, shape: TopicShape, reason: str) -> Change:
+    return Change(CREATE, f"{_named(place.source, topic)}, empty", None, str(shape), reason)
+
+
+def names_topic(change: Change, topic: str) -> bool:
+    """Tell whether a topic is what a change deletes or creates."""
+    return change.object.startswith(_named("", topic))
+
+
+def _named(alias: str, topic: str) -> str:
+    return f"topic {topic} on {alias}"
+
+
+def _not_remade(place: OrphanPlace, topic: str) -> Refusal:
+    return Refusal(
+        topic,
+        DrillCode.MADE_ANEW,
+        f"it was deleted on {place.source} to be copied anew, and nothing says that it was made again",
+        f"{_rebuild(place)} makes it again as it was, empty",
+    )
+
+
+def _rebuild(place: OrphanPlace) -> str:
+    return commands.command("drill", "orphans", "apply", place.flow, "--rebuild")
 
 
 def _opened(place: OrphanPlace, survey: OrphanSurvey) -> list[Refusal]:
@@ -314,23 +388,63 @@ def _who(opened: Sequence[TransactionSpan], ids: Mapping[int, str]) -> str:
 
 
 def _kept(
-    place: OrphanPlace, topic: str, looks: Sequence[OrphanLook], survey: OrphanSurvey
+    place: OrphanPlace,
+    topic: str,
+    looks: Sequence[OrphanLook],
+    survey: OrphanSurvey,
+    rebuild: RebuildTerms,
 ) -> Refusal | None:
     """Return why a topic may not be deleted although its orphans are exported; None where it may."""
-    again = commands.command("drill", "orphans", "apply", place.flow, "--rebuild")
-    doubted = [note for note in survey.notes if note.blocks and _topic_of(note.object) == topic]
+    own = (note for note in survey.notes if note.blocks and _topic_of(note.object) == topic)
+    doubted = [*own, *survey.holding]
     if doubted:
         return Refusal(topic, doubted[0].code, f"it stays: {doubted[0].message}", doubted[0].resolve)
     undecided = [look for look in looks if not look.is_decided]
     if undecided:
         text = f"it stays while transactions are open in {undecided[0].source}"
-        return Refusal(topic, DrillCode.ORPHANS_OPEN, text, f"{again} once they have ended")
+        return Refusal(topic, DrillCode.ORPHANS_OPEN, text, f"{_rebuild(place)} once they have ended")
     for look in looks:
         if look.uncopied is not None:
             text = f"it stays, because {look.source} may hold what is nowhere else: {look.uncopied}"
             way = f"copy what is wanted of it by hand, then delete {topic} on {place.source}, or exclude it"
             return Refusal(topic, DrillCode.NOT_COPIED, text, way)
+    if topic not in rebuild.taken or survey.copies.get(topic, topic) != topic:
+        return _not_taken(place, topic, survey.copies.get(topic, topic))
+    shape = rebuild.shapes.get(topic)
+    if shape is None:
+        text = f"it stays: how it is made on {place.source} is not known, it has just been deleted or made"
+        return Refusal(
+            topic, DrillCode.LOG_CHANGED, text, f"find out who has changed it, then {_rebuild(place)}"
+        )
+    if rebuild.factor is not None and rebuild.factor < shape.replication_factor:
+        return unfit(place.topic, rebuild.factor, topic, shape.replication_factor)
     return None
+
+
+def _not_taken(place: OrphanPlace, topic: str, copy: str) -> Refusal:
+    if copy != topic:
+        text = f"it stays, because its copy is called {copy}: nobody would copy it back under its name"
+        way = "use `naming: identity` in both flows; or copy what is wanted of it by hand"
+    elif place.back is None:
+        text = "it stays, because `switchover.reverse` of the flow file names no flow that would copy it anew"
+        way = "name the flow in the other direction there, then run again"
+    else:
+        text = (
+            f"it stays, because flow {place.back} would not copy it anew: it does not take it in as {topic}"
+        )
+        way = f"include it in flow {place.back}, with `naming: identity`, then run again"
+    return Refusal(topic, DrillCode.SWITCHOVER_UNSET, text, way)
+
+
+def unfit(export: str, factor: int, topic: str, wanted: int) -> Refusal:
+    """Return why a topic may not be deleted: its export is safe from fewer brokers than it is."""
+    return Refusal(
+        topic,
+        DrillCode.EXPORT_UNFIT,
+        f"it stays: it has {wanted} replicas, and {export} would be the only one with {factor}",
+        f"give {export} {wanted} replicas (`kafka-reassign-partitions.sh`; `state.replication_factor` of the "
+        "flow file, where it is not there yet), then run again",
+    )
 
 
 def _topic_of(partition: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -63,13 +64,14 @@ class SpanReader:
     """Makes spans of batches and markers, met in the order of a log. Not thread-safe.
 
     Args:
-        most: how many spans are kept; the ones behind are left out, and ``is_short`` says so.
+        most: how many spans are kept; others are left out, and ``is_short`` says so.
+        newest: keep those that end last, and not those that end first.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, most: int, *, newest: bool = False) -> None:
+        self._most, self._newest = most, newest
         self._begun: dict[int, TransactionSpan] = {}
-        self._spans: list[TransactionSpan] = []
+        self._spans: deque[TransactionSpan] = deque()
         # Of a producer that was met first by a marker: its transaction began before this stretch.
         self._bare: dict[int, BatchHeader] = {}
         self._known: set[int] = set()
@@ -115,8 +117,11 @@ class SpanReader:
     def _keep(self, span: TransactionSpan) -> None:
         if len(self._spans) < self._most:
             self._spans.append(span)
-        else:
-            self.is_short = True
+            return
+        self.is_short = True
+        if self._newest:
+            self._spans.popleft()
+            self._spans.append(span)
 
 
 def _ended(begun: TransactionSpan, marker: BatchHeader) -> TransactionSpan:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.admin import topiccalls
@@ -22,10 +23,12 @@ from onceover.kafka.ports import Cluster
 _SET_ON_TOPIC: Final = 1
 # Kafka's names: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG.
 _UNKNOWN_TOPIC, _TOPIC_EXISTS, _INVALID_PARTITIONS, _INVALID_CONFIG = 3, 36, 37, 40
+_UNKNOWN_TOPIC_ID: Final = 100
 _CODES: Final = {
     _TOPIC_EXISTS: KafkaCode.TOPIC_EXISTS,
     _UNKNOWN_TOPIC: KafkaCode.TOPIC_MISSING,
     _INVALID_CONFIG: KafkaCode.INVALID_CONFIG,
+    _UNKNOWN_TOPIC_ID: KafkaCode.TOPIC_MISSING,
 }
 
 Failures = dict[str, OnceoverError]
@@ -108,6 +111,16 @@ class Admin:
         for error in self._failures(answers, "delete topic {}").values():
             if error.code != KafkaCode.TOPIC_MISSING:
                 raise error
+
+    def delete_topic(self, name: str, topic_id: UUID) -> None:
+        """Delete the topic of that id; a namesake that was made since stays.
+
+        Raises:
+            NeedsOperator: TOPIC_MISSING, there is no such topic any more.
+        """
+        answers = changed(self._cluster, lambda c: {name: topiccalls.delete_topic(c, topic_id)})
+        for error in self._failures(answers, "delete topic {}").values():
+            raise error
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""

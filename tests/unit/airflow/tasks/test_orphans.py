@@ -4,30 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
-from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, plan_orphans
-from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import TornPart, TornTransaction
 from onceover.model import TopicPartition
+from onceover.planning.plan import Refusal
 from onceover.wire.batches.records import DecodedRecord
 from onceover_airflow.tasks.orphans import ORPHANS, orphan_params
 
 TP = TopicPartition("orders", 0)
 TORN = TornTransaction(7, 0, True, False, (TornPart(TP, 1, 2),), (TornPart(TP, 5, 6),), "billing")
 PLACE = OrphanPlace("flights", "east", "west", "__onceover.flights.orphans", Path("/var/o.jsonl"), None)
+TERMS = RebuildTerms({"orders": TopicShape("id", 1, 3, {})}, frozenset({"orders"}), 3)
 
 
-def plan_of(records: int, *, rebuild: bool = False) -> OrphansPlan:
+def look_of(records: int) -> OrphanLook:
     tally = OrphanTally()
     for offset in range(5, 5 + records):
         tally.add(DecodedRecord(offset, 0, b"k", b"v"))
-    look = OrphanLook(TP, "id", 0, 5 + records, 5 + records, 5, tally)
-    return plan_orphans(PLACE, OrphanSurvey((look,), (TORN,), (), {}, ()), {}, rebuild=rebuild)
+    return OrphanLook(TP, "id", 0, 5 + records, 5 + records, 5, tally)
+
+
+def plan_of(records: int, *, rebuild: bool = False) -> OrphansPlan:
+    look = look_of(records)
+    return plan_orphans(
+        PLACE, OrphanSurvey((look,), (TORN,), (), {}, ()), {}, rebuild=TERMS if rebuild else None
+    )
 
 
 class Planned:
@@ -46,6 +55,25 @@ def test_a_person_is_shown_everything_that_is_done_for_good(monkeypatch: pytest.
     for part in ("orders:0", "topic orders on east", "destructive", "point of no return", "billing"):
         assert part in text, part
     assert "point of no return" not in ORPHANS.question(plan_of(3))
+
+
+def test_no_deletion_is_left_out_of_what_a_person_is_shown() -> None:
+    """However many topics there are, they come first, and all; what else is too much is said."""
+    names = [f"orders-{number:03}" for number in range(70)]
+    notes = tuple(Refusal(name, "LED_BACK", "by now", "nothing", blocks=False) for name in names)
+    looks = tuple(replace(look_of(1), source=TopicPartition(name, 0)) for name in names)
+    shapes = {name: TopicShape("id", 1, 3, {"retention.ms": "-1"}) for name in names}
+    survey = OrphanSurvey(looks, (), (), {}, notes, unseen=("payments",))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=RebuildTerms(shapes, frozenset(names), 3))
+    text = ORPHANS.question(plan)
+    first_export = text.index("| export |")
+    for name in names:
+        at = text.index(f"topic {name} on east")
+        assert at < first_export, name
+    assert text.count("| delete |") == text.count("| create |") == 70
+    assert "retention.ms=-1" in text
+    assert "and 41 more" in text
+    assert ("**Note** `orders-000`" in text, "**Not looked at** `payments`" in text) == (True, True)
 
 
 @pytest.mark.parametrize("records", [0, 2])

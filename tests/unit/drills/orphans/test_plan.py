@@ -8,8 +8,16 @@ from pathlib import Path
 import pytest
 
 from onceover.drills.codes import DrillCode
-from onceover.drills.orphans.plan import NOTHING, HeldPart, OrphanPlace, OrphansPlan, origin_of, plan_orphans
-from onceover.drills.orphans.survey import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.plan import (
+    NOTHING,
+    HeldPart,
+    OrphanPlace,
+    OrphansPlan,
+    RebuildTerms,
+    origin_of,
+    plan_orphans,
+)
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import SpanState, TransactionSpan
 from onceover.errors import NeedsOperator
@@ -20,6 +28,8 @@ from onceover.wire.batches.records import DecodedRecord
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PLACE = OrphanPlace("f", "east", "west", "__onceover.f.orphans", Path("/var/f/orphans.jsonl"), "back")
+SHAPE = TopicShape("id", 2, 3, {"retention.ms": "-1"})
+TERMS = RebuildTerms({"a": SHAPE, "b": SHAPE}, frozenset({"a", "b"}), 3)
 OPEN = TransactionSpan(9, 0, 13, 14, SpanState.OPEN)
 
 
@@ -32,7 +42,7 @@ def look(tp: TopicPartition, records: int = 0, *, cut: int = 10) -> OrphanLook:
 
 def planned(*looks: OrphanLook, held: HeldPart = NOTHING, notes: tuple[Refusal, ...] = ()) -> OrphansPlan:
     survey = OrphanSurvey(looks, (), (), {9: "billing"}, notes)
-    return plan_orphans(PLACE, survey, {origin_of(looks[0]): held}, rebuild=True)
+    return plan_orphans(PLACE, survey, {origin_of(looks[0]): held}, rebuild=TERMS)
 
 
 def test_a_topic_without_orphans_stays() -> None:
@@ -41,6 +51,7 @@ def test_a_topic_without_orphans_stays() -> None:
         ("export", "a:0", "none"),
         ("write", "/var/f/orphans.jsonl", "none"),
         ("delete", "topic a on east", "destructive"),
+        ("create", "topic a on east, empty", "none"),
     ]
     assert (plan.rebuild, plan.exit_code, plan.orphans) == (("a",), 0, 3)
     lines = plan.describe().splitlines()
@@ -51,7 +62,7 @@ def test_a_topic_without_orphans_stays() -> None:
 
 def test_what_is_exported_already_is_proven_again_and_not_written() -> None:
     plan = planned(look(A0, 3), held=HeldPart(3, 12))
-    assert [c.what for c in plan.changes] == ["write", "delete"]
+    assert [c.what for c in plan.changes] == ["write", "delete", "create"]
 
 
 def test_what_came_behind_an_export_is_shown_although_others_were_compacted_away() -> None:
@@ -96,7 +107,7 @@ def test_an_approval_covers_what_grows_and_no_other_deletion() -> None:
     """More to export is the same; a topic that ends elsewhere is not what was shown."""
     approved = Approval.of(planned(look(A0, 3)).items)
     survey = OrphanSurvey((look(A0, 4),), (), (), {}, ())
-    approved.check(plan_orphans(PLACE, survey, {}, rebuild=False).items, "here")
+    approved.check(plan_orphans(PLACE, survey, {}, rebuild=None).items, "here")
     with pytest.raises(NeedsOperator, match="something else") as refused:
         approved.check(planned(look(A0, 4)).items, "here")
     assert "its partitions end 0 at 14" in str(refused.value)
@@ -108,3 +119,51 @@ def test_a_plan_tells_no_content() -> None:
     tally.add(DecodedRecord(10, 0, b"secret-key", b"secret-value", ((b"secret-header", b"x"),)))
     plan = planned(replace(look(A0), tally=tally, stable=11, end=11))
     assert "secret" not in f"{plan.describe()}{plan.document()}"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "part"),
+    [
+        ({"taken": frozenset({"b"})}, "SWITCHOVER_UNSET", "would not copy it anew"),
+        ({"factor": 1}, "EXPORT_UNFIT", "3 replicas"),
+    ],
+)
+def test_a_topic_stays_where_it_would_not_come_back_or_its_export_is_weaker(
+    change: dict[str, object], code: str, part: str
+) -> None:
+    survey = OrphanSurvey((look(A0, 3),), (), (), {}, ())
+    terms = replace(TERMS, **change)  # type: ignore[arg-type]
+    plan = plan_orphans(PLACE, survey, {}, rebuild=terms)
+    (refused,) = plan.refused
+    assert (plan.rebuild, refused.code, part in refused.message) == ((), code, True)
+    assert [c.what for c in plan.changes] == ["export", "write"]
+
+
+def test_a_copy_of_another_name_never_comes_back_as_the_topic() -> None:
+    survey = OrphanSurvey((look(A0, 3),), (), (), {}, (), copies={"a": "east.a"})
+    (refused,) = plan_orphans(PLACE, survey, {}, rebuild=TERMS).refused
+    assert (refused.code, "east.a" in refused.message) == ("SWITCHOVER_UNSET", True)
+
+
+def test_what_is_not_known_of_another_flow_keeps_every_topic() -> None:
+    unknown = Refusal("flow x", DrillCode.NOT_READ, "is not known", "wait")
+    survey = OrphanSurvey((look(A0, 3), look(B0, 1)), (), (), {}, (unknown,), holding=(unknown,))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=TERMS)
+    assert (plan.rebuild, {r.object for r in plan.refused}) == ((), {"flow x", "a", "b"})
+
+
+def test_a_topic_that_was_deleted_and_not_made_again_is_made() -> None:
+    """As it was; a run that may not rebuild names the one that does."""
+    survey = OrphanSurvey((), (), (), {}, (), gone=frozenset({"a"}))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=TERMS, unmade={"a": SHAPE, "b": SHAPE})
+    ((what, of),) = [(c.what, c.object) for c in plan.changes]
+    assert (what, of, plan.remade, plan.exit_code) == ("create", "topic a on east, empty", ("a",), 0)
+    (refused,) = plan_orphans(PLACE, survey, {}, rebuild=None, unmade={"a": SHAPE}).refused
+    assert (refused.object, refused.code, "--rebuild" in refused.resolve) == ("a", "MADE_ANEW", True)
+
+
+def test_topics_that_were_not_looked_at_are_said() -> None:
+    survey = OrphanSurvey((look(A0, 3),), (), (), {}, (), unseen=("b",))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=None)
+    assert plan.document()["torn_not_looked_for"] == ["b"]
+    assert "b: not looked at" in plan.describe()

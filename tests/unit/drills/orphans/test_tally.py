@@ -62,6 +62,14 @@ def test_what_is_left_out_is_said() -> None:
     assert (len(reader.spans()), reader.is_short) == (1, True)
 
 
+def test_of_a_look_back_those_that_end_last_are_kept() -> None:
+    """They are the ones next to the cut."""
+    reader = SpanReader(1, newest=True)
+    for each in [batch(0, 1), marker(1), batch(2, 1), marker(3)]:
+        reader.feed(each)
+    assert ([span.first for span in reader.spans()], reader.is_short) == ([2], True)
+
+
 def by_place(span: TransactionSpan) -> tuple[int, int]:
     return span.producer_id, span.first
 

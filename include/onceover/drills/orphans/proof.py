@@ -1,0 +1,201 @@
+"""Whether an old source is still the log that was copied, and whether its copy is still there.
+
+Invariant: reads only. What is not answered, or what the offset map does not tell, speaks against both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from onceover.backoff import Deadline
+from onceover.drills.orphans.looks import OrphanLook
+from onceover.errors import OnceoverError, UsageError
+from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.each import answers_in_time
+from onceover.kafka.logs.batchat import batches_at
+from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.model import TopicPartition
+from onceover.positions.translate import Translator
+from onceover.resume.resume import Problem, with_source_logs, with_target_logs
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import beside
+from onceover.stops.aside import TroubleSide
+from onceover.stops.judge import Evidence, TopicSeen, lost_on_target, parted
+from onceover.stops.lastbatch import place_of
+from onceover.stops.record import Stop
+from onceover.wire.offsetlookup import Translated
+
+# A partition without a leader must not keep the others waiting.
+PATIENCE_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class CopyProof:
+    """What was found out about partitions, by source partition.
+
+    Args:
+        changed: why the old source holds another log than was copied.
+        unread: why that is not known at the moment.
+        lost: why the copy may not hold what was copied.
+    """
+
+    changed: Mapping[TopicPartition, str] = field(default_factory=dict)
+    unread: Mapping[TopicPartition, OnceoverError] = field(default_factory=dict)
+    lost: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CopyProver:
+    """Compares both sides with what stands beside the progress. The clusters belong to the caller.
+
+    Args:
+        flow: its name.
+        source: the old source; ``target`` where the copies are.
+        translator: by the flow's offset map.
+    """
+
+    flow: str
+    source: Cluster
+    target: Cluster
+    translator: Translator
+
+    def prove(
+        self,
+        enrolled: Mapping[TopicPartition, Enrolment],
+        committed: Mapping[TopicPartition, CommittedOffset],
+        topics: Mapping[str, TopicInfo],
+    ) -> CopyProof:
+        """Return what speaks against partitions.
+
+        Args:
+            enrolled: by partition of the old source, with those that have progress.
+            committed: that progress, by partition of the copy.
+            topics: of the old source.
+
+        Raises:
+            UsageError: a right is missing.
+            Retriable: a cluster is away.
+        """
+        names = sorted({e.target for e in enrolled.values()})
+        copies = self.target.retry(lambda: self.target.topics(names))
+        evidence = {
+            tp: self._evidence(tp, e, committed[e.target_of(tp)], topics[tp.topic], copies.get(e.target))
+            for tp, e in enrolled.items()
+        }
+        problems: dict[TopicPartition, Problem] = {}
+        with_source_logs(self.source, dict(evidence), evidence, problems)
+        self._with_batches(evidence, problems, topics)
+        changed = {tp: _text(stop) for tp, e in evidence.items() if (stop := parted(e)) is not None}
+        unread = {tp: problem.error for tp, problem in problems.items()}
+        there = {tp: e for tp, e in evidence.items() if e.target_topic is not None}
+        untold: dict[TopicPartition, Problem] = {}
+        with_target_logs(self.target, there, evidence, untold)
+        for error in (*unread.values(), *(problem.error for problem in untold.values())):
+            if isinstance(error, UsageError):
+                raise error
+        lost = {tp: _text(stop) for tp, e in evidence.items() if (stop := lost_on_target(e)) is not None}
+        lost |= {tp: f"whether its copy is whole is not known: {p.error.message}" for tp, p in untold.items()}
+        return CopyProof(changed, unread, lost)
+
+    def _evidence(
+        self,
+        tp: TopicPartition,
+        enrolment: Enrolment,
+        progress: CommittedOffset,
+        here: TopicInfo,
+        copy: TopicInfo | None,
+    ) -> Evidence:
+        return Evidence(
+            self.flow,
+            tp,
+            enrolment.target_of(tp),
+            enrolment.source_id,
+            enrolment.target_id,
+            progress.offset,
+            beside(progress).meta,
+            _seen(here),
+            None if copy is None else _seen(copy),
+        )
+
+    def _with_batches(
+        self,
+        evidence: dict[TopicPartition, Evidence],
+        problems: dict[TopicPartition, Problem],
+        topics: Mapping[str, TopicInfo],
+    ) -> None:
+        """Add what lies where the last batch was copied from, where the log goes back to it."""
+        places = {
+            tp: place_of(batch, e.position, tp, topics[tp.topic])
+            for tp, e in evidence.items()
+            if e.position is not None and e.log_start < e.position <= e.log_end
+            if (batch := e.last_copied) is not None
+        }
+        found = batches_at(self.source, places)
+        problems |= {tp: Problem(TroubleSide.SOURCE, error) for tp, error in found.failed.items()}
+        for tp, header in found.found.items():
+            evidence[tp] = replace(evidence[tp], last_batch=header)
+        for tp in found.failed:
+            del evidence[tp]
+
+    def expired(
+        self, looks: Collection[OrphanLook], copies: Mapping[TopicPartition, TopicPartition]
+    ) -> dict[TopicPartition, str]:
+        """Return where the copy does not go back as far as the old source does.
+
+        Args:
+            looks: at partitions of the old source; those that hold nothing that was copied are none.
+            copies: of each of them.
+
+        Raises:
+            UsageError: a right is missing.
+        """
+        wanted = [look for look in looks if look.start < look.cut]
+        starts = answers_in_time(
+            self.target.retry,
+            [copies[look.source] for look in wanted],
+            lambda some: self.target.each_offset(some, calls.EARLIEST),
+            Deadline(PATIENCE_S),
+        )
+        found: dict[TopicPartition, str] = {}
+        for look in wanted:
+            copy = copies[look.source]
+            try:
+                why = self._expired(look, copy, starts.found.get(copy))
+            except UsageError:
+                raise
+            except OnceoverError as error:
+                why = f"how far its copy goes back is not known: {error.message}"
+            if why is not None:
+                found[look.source] = why
+        return found
+
+    def _expired(self, look: OrphanLook, copy: TopicPartition, start: int | None) -> str | None:
+        alias = self.target.alias
+        if start is None:
+            return f"how far its copy on {alias} goes back is not known: it does not answer"
+        if start == 0:
+            # Nothing has ever expired there.
+            return None
+        found = self.translator.to_target(look.source, look.start)
+        if not isinstance(found, Translated):
+            return (
+                f"its copy on {alias} begins at offset {start}, and where that of offset {look.start} lay "
+                "the offset map does not tell"
+            )
+        if found.offset < start:
+            return (
+                f"its copy on {alias} begins at offset {start} by now, and that of offset {look.start} lay "
+                f"at {found.offset}: what has expired there stands here alone"
+            )
+        return None
+
+
+def _seen(info: TopicInfo) -> TopicSeen:
+    return TopicSeen(info.topic_id, len(info.partitions))
+
+
+def _text(stop: Stop) -> str:
+    return f"{stop.message} (expected {stop.expected}; seen {stop.seen})"

@@ -1,0 +1,225 @@
+"""Deleting a topic of the old source behind its export, and making it again: empty, and as it was.
+
+Invariant: what is deleted is the very topic that was exported, by its id, and only where everything that
+speaks for it was asked again a moment before. How it was made stands in the journal of drills before it is
+deleted: whoever is killed in between leaves to the next run what is to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from onceover.backoff import Backoff, Deadline
+from onceover.drills import chain as chains
+from onceover.drills.codes import DrillCode
+from onceover.drills.journal import DrillJournal
+from onceover.drills.orphans.exported import OrphanTopic
+from onceover.drills.orphans.looks import OrphanLook, TopicShape
+from onceover.drills.orphans.plan import CREATE, DELETE, partitions_of, unfit
+from onceover.drills.orphans.promoted import PromotedTopics
+from onceover.drills.switching.watch import Ends, SourceWatch
+from onceover.errors import NeedsOperator, NotNow, OnceoverError
+from onceover.kafka.admin.topicfacts import topic_facts
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Cluster
+from onceover.planning.operation import Caller
+from onceover.state.records.value import MALFORMED
+from onceover.topics.own import check_ready
+
+_WATCH_S: Final = 60.0
+_GONE_S: Final = 60.0
+
+
+def unmade_topics(chain: Iterable[chains.JournalEntry]) -> dict[str, TopicShape]:
+    """Return the topics that were about to be deleted, and of which nothing says that they were made again.
+
+    Pure. They may still be there.
+    """
+    found: dict[str, TopicShape] = {}
+    for entry in chain:
+        said = entry.said
+        topic, step, state = said.get("topic"), said.get("step"), said.get("state")
+        if entry.what != chains.STEP or not isinstance(topic, str):
+            continue
+        if (step, state) in {(CREATE, "done"), (DELETE, "kept")}:
+            found.pop(topic, None)
+        elif (step, state) == (DELETE, "running") and "config" in said:
+            try:
+                found[topic] = TopicShape.from_json(said)
+            except MALFORMED:
+                continue
+    return found
+
+
+def shapes_of(source: Cluster, topics: Collection[str]) -> dict[str, TopicShape]:
+    """Return how topics are made that are there.
+
+    Raises:
+        UsageError: not authorized.
+        Retriable: the source is away.
+    """
+    infos = source.retry(lambda: source.topics(sorted(topics))) if topics else {}
+    seen = Admin(source).topic_configs(sorted(infos))
+    for error in seen.failures.values():
+        raise error
+    return {
+        name: TopicShape(
+            str(info.topic_id),
+            len(info.partitions),
+            source.retry(lambda name=name: topic_facts(source, name)).replication_factor,  # type: ignore[misc]
+            dict(seen.overrides[name]),
+        )
+        for name, info in infos.items()
+        if name in seen.overrides
+    }
+
+
+@dataclass(frozen=True)
+class TopicRebuild:
+    """Rebuilds topics for one drill.
+
+    Args:
+        topics: what was promoted on the old source; ``export`` what it was exported to.
+        drills: the flow's journal of drills; ``drill`` the one that runs.
+        caller: hears of it.
+        quiet_s: how long nobody may write before a topic is deleted.
+    """
+
+    topics: PromotedTopics
+    export: OrphanTopic
+    drills: DrillJournal
+    drill: str
+    caller: Caller
+    quiet_s: float
+
+    @property
+    def _source(self) -> Cluster:
+        return self.topics.source
+
+    def delete(self, topic: str, looks: Sequence[OrphanLook]) -> TopicShape:
+        """Delete a topic once nobody has written to it for a moment; return how it was made.
+
+        Raises:
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT: it stays.
+        """
+        source, ends = self._source, partitions_of(looks)
+        watch = SourceWatch(source, [topic], self.caller.pause)
+        _unchanged(watch, ends)
+        self.caller.pause(self.quiet_s)
+        shape = self._shape(topic, looks)
+        self._check_export(topic, shape)
+        spec = TopicSpec(topic, shape.partitions, shape.replication_factor, shape.config)
+        for error in Admin(source).try_create([spec], validate_only=True).values():
+            # Who may not make it again does not delete it.
+            if error.code != KafkaCode.TOPIC_EXISTS:
+                raise error
+        offsets = sum(look.end - look.start for look in looks)
+        said = {"step": DELETE, "topic": topic, "offsets": offsets}
+        self._check_again(topic, looks)
+        self.drills.append(self.drill, chains.STEP, {**said, **shape.document(), "state": "running"})
+        try:
+            _unchanged(watch, ends)
+        except OnceoverError:
+            self.drills.append(self.drill, chains.STEP, {**said, "state": "kept"})
+            raise
+        Admin(source).delete_topic(topic, UUID(shape.topic_id))
+        self._await_gone(topic, shape.topic_id)
+        self.drills.append(self.drill, chains.STEP, {**said, "state": "done"})
+        self.caller.tell(f"{topic} on {source.alias} is deleted")
+        return shape
+
+    def create(self, topic: str, shape: TopicShape) -> None:
+        """Make a topic that was deleted, as it was, with nothing in it.
+
+        Raises:
+            NeedsOperator: LOG_CHANGED, somebody else has made it; or the source does not take it so.
+        """
+        source = self._source
+        spec = TopicSpec(topic, shape.partitions, shape.replication_factor, shape.config)
+        for error in Admin(source).try_create([spec]).values():
+            raise _another(topic, source.alias) if error.code == KafkaCode.TOPIC_EXISTS else error
+        source.retry(lambda: check_ready(source, [topic]))
+        self.drills.append(self.drill, chains.STEP, {"step": CREATE, "topic": topic, "state": "done"})
+        self.caller.tell(f"{topic} on {source.alias} is made again, empty: {shape}")
+
+    def _shape(self, topic: str, looks: Sequence[OrphanLook]) -> TopicShape:
+        shape = shapes_of(self._source, [topic]).get(topic)
+        if shape is None or (shape.topic_id, shape.partitions) != (looks[0].topic_id, len(looks)):
+            raise NeedsOperator(
+                f"{topic} on {self._source.alias} is another one than was exported",
+                code=DrillCode.LOG_CHANGED,
+                where=topic,
+                expected=f"topic id {looks[0].topic_id}, {len(looks)} partitions",
+                seen="no such topic" if shape is None else f"topic id {shape.topic_id}, {shape.partitions}",
+                resolve="find out who has deleted it, or added partitions; then plan again",
+            )
+        return shape
+
+    def _check_export(self, topic: str, shape: TopicShape) -> None:
+        factor = self.export.factor()
+        if factor is None or factor < shape.replication_factor:
+            place = self.export.place.topic
+            refusal = unfit(place, factor or 0, topic, shape.replication_factor)
+            raise NeedsOperator(
+                f"{topic}: {refusal.message}",
+                code=DrillCode.EXPORT_UNFIT,
+                where=topic,
+                resolve=refusal.resolve,
+            )
+
+    def _check_again(self, topic: str, looks: Sequence[OrphanLook]) -> None:
+        """Ask everything again that was asked when it was planned: that may have been days ago."""
+        now = {look.source: (look.topic_id, look.cut) for look in self.topics.again(topic)}
+        if now != {look.source: (look.topic_id, look.cut) for look in looks}:
+            raise NeedsOperator(
+                f"{topic} stays: what of it was copied is not what it was a moment ago",
+                code=DrillCode.LOG_CHANGED,
+                where=topic,
+                resolve="find out who moves the flow's progress, or has made the topic anew; then plan again",
+            )
+
+    def _await_gone(self, topic: str, topic_id: str) -> None:
+        source, deadline, backoff = self._source, Deadline(_GONE_S), Backoff(cap_s=0.5)
+        while True:
+            info = source.retry(lambda: source.topics([topic])).get(topic)
+            if info is None:
+                return
+            if str(info.topic_id) != topic_id:
+                raise _another(topic, source.alias)
+            backoff.pause(deadline, NotNow(f"{topic} is being deleted", where=source.alias))
+
+
+def _another(topic: str, alias: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"{topic} was deleted on {alias}, and somebody else has made it anew at once",
+        code=DrillCode.LOG_CHANGED,
+        where=topic,
+        resolve="stop who writes there, or switch `auto.create.topics.enable` off; see what it holds, delete "
+        "it, and run again: it is made again as it was",
+    )
+
+
+def _unchanged(watch: SourceWatch, ends: Ends) -> None:
+    """Return where nothing stands behind what was exported.
+
+    Raises:
+        NeedsOperator: ORPHANS_GROWN, LOG_CHANGED.
+        Retriable: the old source is away.
+    """
+    try:
+        watch.check(ends, Deadline(_WATCH_S))
+    except NeedsOperator as error:
+        if error.code != DrillCode.FENCE_LEAKS:
+            raise
+        raise NeedsOperator(
+            f"more was written since the export: {error.message}; the topic stays",
+            code=DrillCode.ORPHANS_GROWN,
+            where=error.where,
+            expected="logs that end where the export ends",
+            seen=error.seen,
+            resolve="stop who writes there, then run it again: it exports what has come since",
+        ) from error
