@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from onceover.drills.orphans.exported import (
     SourceUnread,
     missing_from,
 )
-from onceover.drills.orphans.files import OrphanFile, put_orphans
+from onceover.drills.orphans.files import OrphanFile, path_in, put_orphans
 from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey
 from onceover.drills.orphans.plan import (
     CREATE,
@@ -216,7 +217,7 @@ class OrphanExport:
         approved = approval or Approval.of(plan.items)
         approved.check(plan.items, plan.title)
         if not plan.changes:
-            return OrphansExported(plan)
+            return OrphansExported(plan, file=self._file_again())
         drills, drill = self._parts.drills, new_drill()
         with self._parts.journal(approval) as journal:
             journal.planned(plan)
@@ -234,6 +235,14 @@ class OrphanExport:
                 result = "PASS" if done.exit_code == 0 else "PARTLY"
                 drills.append(drill, chains.ENDED, {"result": result})
         return done
+
+    def _file_again(self) -> OrphanFile | None:
+        """Write the file where it is missing, of what the topic holds; return it where it was."""
+        if path_in(self._parts.folder).is_file():
+            return None
+        orphans = self._parts.topic.read()
+        first = next(orphans, None)
+        return None if first is None else put_orphans(self._parts.folder, chain([first], orphans))
 
     def _begun(self, plan: OrphansPlan, approved: Approval) -> dict[str, Any]:
         who = self._parts.about if approved.consent is None else approved.consent.document()
@@ -341,11 +350,31 @@ class OrphanExport:
         if first >= look.stable:
             return
         try:
+            self._check_same(look)
             yield from records_between(
                 self._parts.source, look.source, first, look.stable, Deadline(STALL_S), stall_s=STALL_S
             )
         except (Retriable, NeedsOperator) as error:
             raise SourceUnread(error) from error
+
+    def _check_same(self, look: OrphanLook) -> None:
+        """Return where the topic is still the one that was looked at; it is read by its name.
+
+        Raises:
+            NeedsOperator: LOG_CHANGED.
+        """
+        topic, source = look.source.topic, self._parts.source
+        info = source.retry(lambda: source.topics([topic])).get(topic)
+        seen = None if info is None else str(info.topic_id)
+        if seen != origin_of(look).topic_id:
+            raise NeedsOperator(
+                f"{topic} on {source.alias} was deleted, or made anew, since it was looked at",
+                code=DrillCode.LOG_CHANGED,
+                where=str(look.source),
+                expected=f"topic id {origin_of(look).topic_id}",
+                seen=f"topic id {seen}",
+                resolve="run it again",
+            )
 
     # ---- the proof
 

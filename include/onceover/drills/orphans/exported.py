@@ -8,12 +8,14 @@ order.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from onceover.backoff import Deadline
+from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.survey import STALL_S
 from onceover.drills.records import end_of, records_between
@@ -52,6 +54,7 @@ _FIT: Final = {
     "message.timestamp.type": "CreateTime",
 }
 _RECORD_BYTES: Final = 64
+_NUMBER: Final = re.compile("[0-9]{1,19}")
 _ORIGIN: Final = (
     b"onceover.flow",
     b"onceover.source.cluster",
@@ -189,7 +192,7 @@ class OrphanTopic:
         if start >= end:
             return
         for record in records_between(self.target, place, start, end, Deadline(STALL_S), stall_s=STALL_S):
-            one = _read(record, str(place))
+            one = _read(record, str(place), self.flow)
             if one.record.offset <= last.get(one.origin, -1):
                 raise _differs(
                     str(place),
@@ -198,6 +201,30 @@ class OrphanTopic:
                 )
             last[one.origin] = one.record.offset
             yield one
+
+    def await_decided(self, deadline: Deadline) -> None:
+        """Return once no transaction is open in the topic: nobody sees what was exported behind one.
+
+        Raises:
+            NeedsOperator: HANGING, a transaction of somebody else stays open there.
+            Retriable: the target is away.
+        """
+        place, backoff = self.place, Backoff()
+        while not deadline.passed:
+            high = self.target.retry(
+                lambda: self.target.list_offsets([place], calls.LATEST, calls.READ_UNCOMMITTED)
+            )[place]
+            if end_of(self.target, place) >= high:
+                return
+            with suppress(Retriable):
+                backoff.pause(deadline, NotNow(f"a transaction is open in {place}", where=str(place)))
+        raise NeedsOperator(
+            f"a transaction of somebody else is open in {place} on {self.target.alias}: what was exported "
+            "behind it cannot be read, and would be exported again",
+            code=DrillCode.HANGING,
+            where=str(place),
+            resolve="end it with `kafka-transactions.sh --abort`, then run again; find out who writes there",
+        )
 
     def writer(self) -> OrphanWriter:
         """Return what writes into it, and fences whoever has written before."""
@@ -224,6 +251,7 @@ class OrphanWriter:
             As ``OrphanTopic.read``.
         """
         take_id(self._topic.target, self._producer, (self._topic.place,), Deadline(_TIMEOUT_MS / 1000))
+        self._topic.await_decided(Deadline(_TIMEOUT_MS / 1000))
         for one in self._topic.read():
             self.next[one.origin] = one.record.offset + 1
 
@@ -314,15 +342,17 @@ def _offset_header(offset: int) -> tuple[bytes, bytes]:
     return _ORIGIN[-1], str(offset).encode()
 
 
-def _read(record: DecodedRecord, where: str) -> ExportedOrphan:
+def _read(record: DecodedRecord, where: str, flow: str) -> ExportedOrphan:
     """Read what stands behind a record's own headers: those may have the same names.
 
     Raises:
         NeedsOperator: EXPORT_DIFFERS.
     """
     own = record.headers[-len(_ORIGIN) :]
-    values = [value.decode() if value is not None else "" for _, value in own]
-    if tuple(name for name, _ in own) != _ORIGIN or not (values[4].isdecimal() and values[5].isdecimal()):
+    # What is none of ours may hold anything.
+    values = [(value or b"").decode(errors="replace") for _, value in own]
+    ours = tuple(name for name, _ in own) == _ORIGIN and values[0] == flow
+    if not ours or not all(_NUMBER.fullmatch(value) for value in values[4:]):
         raise _differs(where, "exported records alone", f"another one at offset {record.offset}")
     origin = OrphanOrigin(values[3], TopicPartition(values[2], int(values[4])))
     as_it_was = record._replace(offset=int(values[5]), headers=record.headers[: -len(_ORIGIN)])

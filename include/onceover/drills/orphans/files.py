@@ -1,7 +1,7 @@
 """Exported records as a file of their owner's alone: a JSON document a line, contents in base64.
 
-Invariant: under its name stands a whole file that was read back from the disk, or none. Nothing of it is held
-in memory.
+Invariant: under its name stands a whole file that was read back from the disk, or none. A file that holds
+what the new one lacks is kept beside it: it may be the last copy. Nothing of it is held in memory.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ def put_orphans(folder: Path, orphans: Iterable[ExportedOrphan]) -> OrphanFile:
                 seen=f"{seen.records} records, SHA-256 {seen.sha256}",
                 resolve="look at the disk, or set ONCEOVER_HOME to another one; then run again",
             )
+        _keep_older(path, fresh)
         os.replace(fresh, path)
         _sync(folder)
     except OSError as error:
@@ -91,6 +92,22 @@ def put_orphans(folder: Path, orphans: Iterable[ExportedOrphan]) -> OrphanFile:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
     return written
+
+
+def _keep_older(path: Path, fresh: Path) -> None:
+    """Give the file that is there another name, unless the new one begins with all that is in it.
+
+    The topic may have been deleted or emptied since, by whoever was told to.
+    """
+    if path.is_symlink() or not path.is_file():
+        return
+    with path.open("rb") as old, fresh.open("rb") as new:
+        while piece := old.read(_BUFFER_BYTES):
+            if new.read(len(piece)) != piece:
+                break
+        else:
+            return
+    os.link(path, path.with_name(f"orphans.{secrets.token_hex(4)}.jsonl"))
 
 
 def _prepare(folder: Path) -> None:

@@ -125,3 +125,17 @@ def test_what_is_missing_is_found(
 
 def test_another_content_is_a_missing_record() -> None:
     assert missing_from([record(1)], [record(1, b"other")]) == 1
+
+
+def test_a_file_that_holds_what_the_new_one_lacks_is_kept(tmp_path: Path) -> None:
+    """The topic was emptied since: it may be the last copy. One that goes on is one file."""
+    put_orphans(tmp_path, orphans(1, 2))
+    grown = put_orphans(tmp_path, orphans(1, 2, 3))
+    assert os.listdir(tmp_path) == [grown.path.name]
+    before = grown.path.read_bytes()
+    put_orphans(tmp_path, orphans(2, 3))
+    (kept,) = (path for path in tmp_path.iterdir() if path != grown.path)
+    assert kept.read_bytes() == before
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    put_orphans(tmp_path, orphans(2, 3))
+    assert len(os.listdir(tmp_path)) == 2
