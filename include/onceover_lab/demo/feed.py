@@ -56,7 +56,9 @@ def create_topics(client: Mapping[str, str], topics: Iterable[DemoTopic] = TOPIC
     if not new:
         # The library takes no empty list; a feed that goes on has all of its topics.
         return
-    futures = AdminClient(dict(client)).create_topics(new, operation_timeout=_TIMEOUT_S)
+    # Kept until its answers are here: the library forgets what a client was asked that nobody holds.
+    admin = AdminClient(dict(client))
+    futures = admin.create_topics(new, operation_timeout=_TIMEOUT_S)
     try:
         for future in futures.values():
             future.result(_TIMEOUT_S)
