@@ -48,6 +48,11 @@ class Look:
     age_s: float | None
     problem: str | None = None
 
+    @property
+    def is_old(self) -> bool:
+        """Tell whether nothing was seen yet, or that was too long ago."""
+        return self.age_s is None or self.age_s > STALE_S
+
 
 @dataclass(frozen=True)
 class Links:
@@ -129,7 +134,7 @@ def no_such_flow(flow: str, links: Links) -> str:
 
 def _is_stale(look: Look) -> bool:
     """Tell whether things may have become worse since: old news are no good news."""
-    return look.age_s is None or look.problem is not None or look.age_s > STALE_S
+    return look.is_old or look.problem is not None
 
 
 def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:

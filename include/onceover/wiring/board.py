@@ -12,11 +12,12 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
 from onceover.backoff import Patience
+from onceover.board.talk import GIVEN, MISSING
 from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow
@@ -31,21 +32,23 @@ from onceover.wiring.status import PATIENCE_S, read_one
 # Each mostly waits; a hundred flows between clusters that are away are given up on within seconds.
 _AT_ONCE: Final = 64
 _DRILLS: Final = 20
-# In the answer about Connections, by name: what hands it to a process, or why there is nothing to hand over.
-GIVEN: Final = "given"
-MISSING: Final = "missing"
 
 
-def connections_of(paths: list[Path]) -> list[str]:
+# A flow file as it was read, or why it cannot be.
+Loaded = Mapping[Path, Flow | OnceoverError]
+
+
+def connections_of(flows: Loaded) -> list[str]:
     """Return the names of the Connections that flow files name; one that is not in order names none."""
     found: set[str] = set()
-    for flow in _in_order(paths):
-        found |= {spec.connection for spec in (flow.source, flow.target) if spec.connection}
+    for flow in flows.values():
+        if isinstance(flow, Flow):
+            found |= {spec.connection for spec in (flow.source, flow.target) if spec.connection}
     return sorted(found)
 
 
 def read_board(
-    paths: list[Path],
+    flows: Loaded,
     missing: Mapping[str, str],
     tell: Callable[[Mapping[str, Any]], None],
     *,
@@ -57,16 +60,19 @@ def read_board(
         missing: by name of a Connection that there is none of, what to say.
         tell: hears of each as soon as it is there, from several threads.
     """
-    side_by_side([_one(path, missing, tell, patience_s) for path in paths], _AT_ONCE)
+    side_by_side([_one(path, flow, missing, tell, patience_s) for path, flow in flows.items()], _AT_ONCE)
 
 
 def _one(
-    path: Path, missing: Mapping[str, str], tell: Callable[[Mapping[str, Any]], None], patience_s: float
+    path: Path,
+    loaded: Flow | OnceoverError,
+    missing: Mapping[str, str],
+    tell: Callable[[Mapping[str, Any]], None],
+    patience_s: float,
 ) -> Callable[[], None]:
     def read() -> None:
         try:
-            flow = load_flow(path)
-            _check_connections(flow, missing)
+            flow = _usable(loaded, missing)
             entry = read_one(flow, patience_s=patience_s)
             started = entry["target"]["error"] is None and entry["generation"] is not None
             drills = _drills(flow, patience_s) if started else {}
@@ -79,7 +85,10 @@ def _one(
     return read
 
 
-def _check_connections(flow: Flow, missing: Mapping[str, str]) -> None:
+def _usable(flow: Flow | OnceoverError, missing: Mapping[str, str]) -> Flow:
+    """Return the flow where its file is in order and its Connections are there; raise why it is of no use."""
+    if isinstance(flow, OnceoverError):
+        raise flow
     for side, spec in (("source", flow.source), ("target", flow.target)):
         if spec.connection is not None and spec.connection in missing:
             raise UsageError(
@@ -87,6 +96,7 @@ def _check_connections(flow: Flow, missing: Mapping[str, str]) -> None:
                 where=f"{flow.path}: {side}",
                 resolve=f"create Connection {spec.connection} under Admin > Connections, or change the file",
             )
+    return flow
 
 
 def _nothing() -> dict[str, Any]:
@@ -106,13 +116,13 @@ def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
     return {"drills": {**told, "drills": told["drills"][:_DRILLS], "reports": reports}}
 
 
-def _in_order(paths: list[Path]) -> Iterator[Flow]:
-    for path in paths:
-        try:
-            yield load_flow(path)
-        except OnceoverError:
-            # Its own entry says so.
-            continue
+def _loaded(path: Path) -> Flow | OnceoverError:
+    try:
+        return load_flow(path)
+    except OnceoverError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - its entry says so: the others' must not miss it
+        return unexpected(error)
 
 
 def main() -> None:
@@ -121,7 +131,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What anything prints goes to where errors go.
     os.dup2(2, 1)
-    paths = find_flow_files()
+    flows = {path: _loaded(path) for path in find_flow_files()}
     told = threading.Lock()
 
     def tell(document: object) -> None:
@@ -129,8 +139,8 @@ def main() -> None:
             answers.write(json.dumps(document) + "\n")
             answers.flush()
 
-    tell({"paths": [str(path) for path in paths], "connections": connections_of(paths)})
-    read_board(paths, _take(sys.stdin), tell)
+    tell({"paths": [str(path) for path in flows], "connections": connections_of(flows)})
+    read_board(flows, _take(sys.stdin), tell)
 
 
 def _take(given: IO[str]) -> Mapping[str, str]:

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from onceover.board.page import Look
 from onceover.board.samples import LagSample, Samples
+from onceover.board.talk import GIVEN, MISSING
 from onceover.errors import Retriable
 from onceover.operate.statusshape import broken_entry
 from onceover.process.children import guarded_argv
@@ -157,7 +158,7 @@ class Asking:
             return None, ()
         given, missing = self.connections(question["connections"])
         with suppress(BrokenPipeError):
-            child.stdin.write(json.dumps({"given": dict(given), "missing": dict(missing)}) + "\n")
+            child.stdin.write(json.dumps({GIVEN: dict(given), MISSING: dict(missing)}) + "\n")
             child.stdin.close()
         entries = [entry for line in child.stdout if (entry := _document(line)) is not None]
         return question["paths"], entries

@@ -22,7 +22,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.report.htmlpage import render
-from onceover.board.page import STALE_S, Links, Look, no_such_flow
+from onceover.board.page import Links, Look, no_such_flow
 from onceover.board.page import all_flows as page_of_all
 from onceover.board.page import one_flow as page_of_one
 from onceover.config.home import onceover_home
@@ -139,8 +139,7 @@ def create_app() -> FastAPI:
 
 def _shown(look: Look, page: str, *, still: bool = False, code: int = status.HTTP_200_OK) -> HTMLResponse:
     """Return a page that looks again by itself, soon where what it shows is old, or holds still."""
-    is_old = look.age_s is None or look.age_s > STALE_S
-    again = {} if still else {"Refresh": str(_SOON_S if is_old else FRESH_S)}
+    again = {} if still else {"Refresh": str(_SOON_S if look.is_old else FRESH_S)}
     return HTMLResponse(page, code, headers={**_BOARD_HEADERS, **again})
 
 
