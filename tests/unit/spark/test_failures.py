@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.link.connection import ConnectionLost
-from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, session_error
+from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, query_error, session_error
 from onceover.spark.launch.master import checked, reach
 
 # As Spark 4.2 puts a worker's exception between its own words.
@@ -31,6 +31,17 @@ def through_spark(error: Exception) -> OnceoverError:
     with pytest.raises(WorkerError) as caught, carrying("lane 0"):
         raise error
     return error_of(PySparkException(AROUND.format(text=caught.value)))
+
+
+def test_query_that_fails_while_its_jvm_goes_down_failed_by_that() -> None:
+    """Whatever it says of it; what one of us has raised is told as it is."""
+    seen = PySparkException('Cannot invoke "DAGScheduler.cleanupQueryJobs(long)" because it is null')
+    assert query_error(seen, lambda: True).code == "JVM_GONE"
+    assert query_error(seen, lambda: False).code == "SPARK_FAILED"
+    with pytest.raises(WorkerError) as caught, carrying("a test"):
+        raise NeedsOperator("no", code="FOREIGN_CLUSTER")
+    ours = PySparkException(AROUND.format(text=caught.value))
+    assert query_error(ours, lambda: True).code == "FOREIGN_CLUSTER"
 
 
 @pytest.mark.parametrize("kind", [Retriable, UsageError, NeedsOperator, Fenced, Fatal, ConnectionLost])

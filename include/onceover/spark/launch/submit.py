@@ -238,6 +238,7 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         # Spark switches it off for a streaming query anyway, with a warning.
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "onceover.spark.daemon",
         **protection(master),
     }
     if master.startswith("local"):
