@@ -41,7 +41,7 @@ from onceover.spark.failures import cause_of, jvm_gone, query_error, session_err
 from onceover.spark.launch.runfiles import forget_old_runs
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
-from onceover.spark.query import batch_of, start_query
+from onceover.spark.query import batch_of, start_query, warm_up
 from onceover.spark.session import is_ending, open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.totals import Totals
@@ -100,6 +100,7 @@ class DriverRun:
         # Spark has waited a minute for them by now.
         if (slots := slots_of(spark)) < flow.lanes:
             raise too_few(slots, flow.lanes)
+        warm_up(spark, flow.lanes)
         source, target = open_clusters(flow)
         leader = supervisor(self._watch, source, target, home=self._home)
         try:

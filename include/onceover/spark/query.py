@@ -7,16 +7,20 @@ about them is a token that only has to be new; the progress group on the target 
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceover.spark.receipts import DDL
-from onceover.spark.worker import LanePlan, copy_lanes
+from onceover.spark.worker import LanePlan, copy_lanes, nothing
 
 _TOKENS: Final = "rate-micro-batch"
 
@@ -46,6 +50,19 @@ def start_query(spark: SparkSession, plan: LanePlan, checkpoint: Path, receipts:
         .trigger(processingTime="0 seconds")
         .start()
     )
+
+
+def warm_up(spark: SparkSession, lanes: int) -> None:
+    """Have Spark load what its first batch needs, in a thread, while the run takes the flow over.
+
+    A hint, no more: whatever goes wrong with it will go wrong with the query again, and is told there.
+    """
+
+    def load() -> None:
+        with suppress(Py4JError, PySparkException, ConnectionError):
+            spark.range(lanes, numPartitions=lanes).mapInArrow(nothing, DDL).collect()
+
+    threading.Thread(target=load, name="onceover-warm-up", daemon=True).start()
 
 
 def batch_of(query: StreamingQuery) -> int:

@@ -77,6 +77,12 @@ def copy_lanes(plan: LanePlan, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
                 yield from _copy(plan, lane, token)
 
 
+def nothing(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Take rows and give none: a worker that has done it is ready for a lane."""
+    for _ in rows:
+        yield from ()
+
+
 def _copy(plan: LanePlan, lane: int, token: int) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     # The task attempt id never repeats within a SparkContext, attempt numbers do (docs/facts.md).

@@ -20,7 +20,7 @@ stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure:
 Lost task 0.3 in stage 0.0 (TID 6) (127.0.0.1
 executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "worker.py", line 1, in main
-    yield from copy_lane(partition)
+    yield from copy_lanes(plan, rows)
 onceover.spark.failures.WorkerError: {text}
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
 """
