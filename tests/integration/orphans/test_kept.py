@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -30,19 +29,10 @@ from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.flows import opened
 from onceover.wiring.orphans import OrphanWish, orphan_export
-from tests.support.clusters import SharedCluster
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned, orphaned
+from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import delete_before, delete_topics
 
 _TIMEOUT_S = 30.0
-
-
-@pytest.fixture
-def replica(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[Orphaned]:
-    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
-        yield replica
 
 
 def refused(replica: Orphaned, capsys: Capture, topic: str, code: str, *, written: int) -> str:
