@@ -17,6 +17,7 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.load import load_flow
 from onceover.drills.orphans import export, survey
 from onceover.drills.orphans import promoted as promotions
+from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.cluster import LiveCluster
@@ -231,6 +232,33 @@ def test_everything_is_asked_again_right_before_the_deletion(replica: Orphaned, 
             operation.apply(Caller(lambda _: None, pause=expired))
         assert told.value.code == "NOT_COPIED"
     assert len(replica.behind(topic, 0)) == 15
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+def test_an_export_that_is_gone_by_the_deletion_is_no_export(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch, *, anew: bool
+) -> None:
+    """Behind all else that is asked again: nothing of the source is lost, and it is exported anew."""
+    topic = replica.orphaned_topic(capsys)
+    export_topic = f"__onceover.{replica.name}.orphans"
+    asked = TopicRebuild._check_again
+
+    def and_lost(work: TopicRebuild, *of: Any) -> None:
+        asked(work, *of)
+        delete_topics(replica.target_client, [export_topic])
+        if anew:
+            replica.target_topic(export_topic)
+            replica.target.plain(export_topic, 0, replica.target.records(9))
+
+    with monkeypatch.context() as other:
+        other.setattr(TopicRebuild, "_check_again", and_lost)
+        code, told = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, told["error"]["code"]) == (DECIDE, "EXPORT_DIFFERS")
+    assert len(replica.behind(topic, 0)) == 15
+    if anew:
+        delete_topics(replica.target_client, [export_topic])
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["written"], done["rebuilt"], len(replica.exported())) == (DONE, 5, [topic], 5)
 
 
 def test_who_makes_the_topic_anew_at_once_is_told(
