@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 from functools import partial
@@ -23,6 +24,7 @@ from onceover.kafka.admin.topics import Admin
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.logs.reading import OffsetGone
 from onceover.kafka.ports import TopicInfo
+from onceover.lead import leader
 from onceover.model import TopicPartition
 from onceover.planning.operation import Caller, wait
 from onceover.state.codes import StateCode
@@ -30,6 +32,7 @@ from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.flows import opened
 from onceover.wiring.orphans import OrphanWish, orphan_export
+from tests.support.handled import handler_keys
 from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import delete_before, delete_topics
 
@@ -147,6 +150,29 @@ def test_an_export_that_would_not_last_is_none(
         code, told = replica.orphans(capsys, *words)
         assert (code, told["error"]["code"]) == (DECIDE, "EXPORT_UNFIT")
     assert replica.target_records(made) == {}
+
+
+def test_a_handler_that_was_there_once_is_remembered(replica: Orphaned, capsys: Capture) -> None:
+    """Its records are other ones, whatever the flow file says by now."""
+    replica.configure(**handler_keys("Doubled"))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    replica.configure(handler=None, handler_args={})
+    replica.write_flow()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.switch_over(capsys)
+    assert "has, or had, a handler" in refused(replica, capsys, topic, "NOT_COPIED", written=5)
+
+
+def test_what_an_older_release_has_not_kept_is_said(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "ever_handled", lambda *_, **__: None)
+    replica.orphaned_topic(capsys)
+    code, plan = replica.orphans(capsys, "plan")
+    assert code == DONE
+    assert "today's flow file alone, which names none" in json.dumps(plan)
 
 
 def test_nobody_would_copy_it_anew(replica: Orphaned, capsys: Capture) -> None:
