@@ -260,7 +260,9 @@ def test_everything_is_asked_again_right_before_the_deletion(replica: Orphaned, 
     assert len(replica.behind(topic, 0)) == 15
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["deleted", "made anew"])
+@pytest.mark.parametrize(
+    "anew", [pytest.param(False, marks=pytest.mark.soak), True], ids=["deleted", "made anew"]
+)
 def test_an_export_that_is_gone_by_the_deletion_is_no_export(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch, *, anew: bool
 ) -> None:
