@@ -35,6 +35,7 @@ from onceover.state.records.layout import (
     Layout,
     check_clusters,
     check_mine,
+    ever_handled,
     fence_bound,
     layout_in,
     leaves_unfinished,
@@ -57,6 +58,7 @@ class FlowIdentity:
     lanes: int
     sha256: str
     delivery: str = "exactly_once"
+    handled: bool = False
 
 
 class Identified(Protocol):
@@ -162,6 +164,7 @@ class Leader:
             delivery=self._flow.delivery,
             seized=seized,
             interrupted=seized and leaves_unfinished(previous),
+            handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)

@@ -115,7 +115,7 @@ def journal_of(flow: Flow, operation: str) -> OpenJournal:
 
 def identity(flow: Flow) -> FlowIdentity:
     """Return what the layout says about the flow."""
-    return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery)
+    return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery, flow.handler is not None)
 
 
 def rules(
