@@ -34,6 +34,7 @@ from onceover.wiring.flows import open_clusters
 from onceover.wiring.status import PATIENCE_S, read_status
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
+from tests.support.groups import commit
 from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica, delete_topics
 
@@ -335,6 +336,11 @@ def test_any_name_is_told_why_it_is_copied_or_not(replica: Replica, capsys: Capt
     replica.copy()
     code, found = why(replica, capsys, f"{topic}:0")
     assert (code, found["answer"]) == (0, "copied") and "source offset 10" in found["line"]
+    commit(replica.source_client, f"{replica.name}-readers", topic, {0: 4, 1: 0})
+    groups = status(replica, capsys)[1]["groups"]
+    (mine,) = [each for each in groups["groups"] if each["group"] == f"{replica.name}-readers"]
+    assert (mine["standing"], mine["lag"], groups["error"]) == ("behind", 6, None)
+    assert mine["positions"][0]["translated"] == 4 and mine["positions"][0]["current"] is None
     code, found = why(replica, capsys, tmp)
     assert (code, found["rule"], found["pattern"]) == (0, "excluded", f"{replica.name}[.]tmp")
     assert why(replica, capsys, f"{topic}:7")[0] == 2

@@ -144,6 +144,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
         "topics": _topics(facts, state),
+        "groups": None,
         "notes": [*_remarks(state), *_promoted(facts.flow, state), *_waits(state)],
     }
     needs = _needs(facts, state, run, entry)
@@ -157,7 +158,7 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
         ("generation", "lanes", "delivery", "last_commit_ms", "last_commit_s", "lag_offsets", "lag",
-         "oldest_missing_s", "dead_letters", "verified", "audit", "driver")
+         "oldest_missing_s", "dead_letters", "verified", "audit", "driver", "groups")
     )  # fmt: skip
     return {
         "flow": flow,

@@ -12,6 +12,7 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.config.codes import ConfigCode
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
+from onceover.groups.standing import describe_standing
 from onceover.operate.codes import StatusCode
 from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
 from onceover.operate.stuck import STUCK, transaction_words
@@ -129,6 +130,8 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"  copied   last commit {age_text(status['last_commit_s'])} ago"
     if status["dead_letters"] is not None:
         yield f"  letters  {_letters_words(status['dead_letters'])}"
+    if status["groups"] is not None:
+        yield f"  groups   {describe_standing(status['groups'], status['flow'])}"
     if status["generation"]:
         yield f"  proven   {describe_verified(status['verified'])}"
         if (audit := describe_audit(status["audit"])) is not None:
