@@ -60,8 +60,8 @@ def standing_of(plan: GroupPlan) -> dict[str, Any]:
 
 def unknown_standing(error: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same where nobody knows, with the error that says why."""
-    nothing = {"giving": None, "receiving": None, "counts": None, "groups": [], "more": 0, "remarks": []}
-    return {"error": dict(error), **nothing}
+    nothing = dict.fromkeys(("giving", "receiving", "counts"))
+    return {"error": dict(error), **nothing, "groups": [], "more": 0, "remarks": []}
 
 
 def describe_standing(entry: Mapping[str, Any], flow: str) -> str:
