@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
-from onceover.board.charts import ChartPoint, line_chart, spark_line
+from onceover.board.charts import ChartBar, ChartPoint, bar_chart, line_chart, spark_line
 from onceover.board.samples import LagSample
 from onceover.groups.standing import describe_standing
 from onceover.operate.stuck import STUCK, stuck_need, transaction_words
@@ -299,4 +299,23 @@ def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
         {**each, "report": links.reports.get((entry["flow"], each["drill"]), "")}
         for each in (told or {}).get("drills", ())[:_DRILLS]
     ]
-    return {"rows": rows, "problem": entry.get("drills_error")}
+    told = told or {}
+    schedule, due_ms = told.get("schedule"), told.get("next_ms")
+    return {
+        "rows": rows,
+        "problem": entry.get("drills_error"),
+        "trend": _drill_chart(told),
+        "objective": None if told.get("objective_s") is None else age_text(told["objective_s"]),
+        "schedule": schedule,
+        "next_ms": due_ms,
+    }
+
+
+def _drill_chart(told: Mapping[str, Any]) -> Any:
+    """Return how long clients waited in the last drills that have ended, the oldest first."""
+    ended = [each for each in told.get("drills", ()) if each["result"] is not None]
+    bars = [ChartBar(each["began_ms"], each["rto_s"], each["result"] == _GOOD) for each in reversed(ended)]
+    if not bars:
+        return ""
+    title = "seconds that clients would have waited in the last drills"
+    return drawn(bar_chart(bars, told.get("objective_s"), age_text, title))

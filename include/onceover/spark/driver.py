@@ -38,7 +38,7 @@ from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
 from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
-from onceover.spark.launch.runfiles import forget_old_runs
+from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.schema import FORMAT
@@ -60,6 +60,8 @@ _GIVE_UP_S = 120.0
 # The lanes finish their transactions within half a second; then Spark ends the batch.
 _STOP_S = 8.0
 _KEEP_RUNS = 3
+_RECEIPTS = "receipts"
+_PRUNED_EVERY_S = 3600.0
 # How long the report at the end of a run waits for a target that does not answer for the moment.
 _STOPS_S = 30.0
 
@@ -73,7 +75,7 @@ class DriverRun:
         self._home = home
         self._stop = threading.Event()
         self._totals = Totals()
-        self._started_s = time.monotonic()
+        self._started_s = self._next_pruning_s = time.monotonic()
         self.layout: Layout | None = None
         self.stopped: list[dict[str, Any]] = []
         self._remarks: list[dict[str, Any]] = []
@@ -165,6 +167,7 @@ class DriverRun:
                 outage.over()
             except Retriable as error:
                 outage.met(error)
+            self._prune_receipts()
             if leader.stop_requested():
                 log.info("asked to stop")
                 return
@@ -172,6 +175,17 @@ class DriverRun:
                 raise jvm_gone()
             slots.check()
             self._stop.wait(_TICK_S)
+
+    def _prune_receipts(self) -> None:
+        """Remove receipts that the offset map does not tell of any more either."""
+        now_s = time.monotonic()
+        if now_s >= self._next_pruning_s:
+            self._next_pruning_s = now_s + _PRUNED_EVERY_S
+            try:
+                prune_receipts(self._home / _RECEIPTS, self._watch.flow.state.map_retention_ms / 1000)
+            except OSError as error:
+                # Another driver may be at it; receipts are a hint, and no copy ends for one.
+                log.warning("old receipts are not removed now: %s", error)
 
     def _deadline_s(self) -> float:
         if self._until in ("forever", "caught-up"):
@@ -194,14 +208,15 @@ class DriverRun:
         # A directory per run: what a killed run left behind can neither confuse this one's commit
         # log nor make it skip a batch. All of it is a hint (G4).
         name = f"{layout.generation:08d}-{layout.run}"
-        for folder in ("checkpoint", "receipts"):
-            _forget_old_runs(self._home / folder)
+        _forget_old_runs(self._home / "checkpoint")
         writer = (
             _observed(frame)
             .writeStream.queryName(flow.flow)
             .format("parquet")
             .option("checkpointLocation", str(self._home / "checkpoint" / name))
-            .option("path", str(self._home / "receipts" / name))
+            .option("path", str(self._home / _RECEIPTS / name))
+            # Or Spark's list of them, written anew every few batches, grows for as long as a run lasts.
+            .option("retention", f"{self._watch.flow.state.map_retention_ms // 1000}s")
         )
         if self._until == "caught-up":
             return writer.trigger(availableNow=True).start()
@@ -315,7 +330,7 @@ def _wait_until_idle(query: StreamingQuery, limit_s: float) -> None:
 
 
 def _forget_old_runs(folder: Path) -> None:
-    if folder.is_dir() and folder.name == "checkpoint":
+    if folder.is_dir():
         for old in sorted(folder.iterdir())[:-_KEEP_RUNS]:
             shutil.rmtree(old, ignore_errors=True)
 

@@ -285,3 +285,19 @@ def test_groups_are_shown_with_both_positions() -> None:
     assert re.search(r"orders:0</td><td[^>]*>5</td><td[^>]*>7</td><td[^>]*>-<", page)
     dark = entry(groups=unknown_standing(UsageError("no right", code="NOT_AUTHORIZED").as_dict()))
     assert "not known: no right" in one_flow(Look([dark], 1.0), dark, (), LINKS)
+
+
+def test_trend_of_drills_has_a_bar_for_each_that_has_ended() -> None:
+    """Failed ones stand out, one without a time is seen; the objective where it is near; when the next is."""
+    drills = [
+        {"drill": f"d{n}", "mode": "rehearsal", "began_ms": 86_400_000 * n, "result": result, "rto_s": rto_s}
+        for n, (result, rto_s) in enumerate([(None, None), ("PASS", 2.0), ("FAIL", None), ("FAIL", 40.0)])
+    ]
+    told = {"drills": drills, "objective_s": 60.0, "schedule": "@weekly", "next_ms": 86_400_000}
+    entries = [entry(drills=told), entry(drills={**told, "objective_s": 900.0})]
+    near, far = (one_flow(Look([each], 1.0), each, (), LINKS) for each in entries)
+    assert (near.count('rect class="good"'), near.count('rect class="bad"')) == (1, 2)
+    assert near.count('class="limit"') == 1 and far.count('class="limit"') == 0
+    assert "objective 15 min" in far and "@weekly" in near and "1970-01-02 00:00:00 UTC" in near
+    heights = [float(found) for found in re.findall(r'rect[^>]* height="([0-9.]+)"', near)]
+    assert min(heights) >= 2 and max(heights) < 150
