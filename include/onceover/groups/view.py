@@ -135,7 +135,7 @@ class GroupReader:
         self._selects = selects
         self._handled = handled
         if direction is Direction.FAILOVER:
-            source = source.hasty(_SOURCE_PATIENCE_S)
+            source = source.hasty(min(_SOURCE_PATIENCE_S, source.patience.left_s))
         self._source = source
         self._forerunners = None if forerunners is None else forerunners(source)
         self._histories = Histories(flow, source, target)

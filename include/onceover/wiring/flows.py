@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,6 +89,15 @@ class FlowWatch:
             return ()
         # With what changes its mode: it may be readable now, and was not a moment ago.
         return (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_ctime_ns)
+
+
+def login() -> str:
+    """Return who runs this, as this machine calls them."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A user id without a name, as in containers.
+        return f"user {os.geteuid()}"
 
 
 def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple[Cluster, Cluster]:

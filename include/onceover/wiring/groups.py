@@ -75,6 +75,15 @@ def _forerunners(source: Cluster, target: Cluster) -> Forerunners:
 @contextmanager
 def group_sync(flow: Flow, source: Cluster, target: Cluster, request: GroupRequest) -> Iterator[GroupSync]:
     """Yield what puts the flow's groups in place on the other side."""
+    with group_reader(flow, source, target, request) as reader:
+        yield GroupSync(reader, request.allowed, journal_of(flow, "groups"), flow.state.replication_factor)
+
+
+@contextmanager
+def group_reader(
+    flow: Flow, source: Cluster, target: Cluster, request: GroupRequest
+) -> Iterator[GroupReader]:
+    """Yield what looks at the flow's groups on both sides."""
     asked = request.selects()
     # The filter of the flow file is followed while a continuous sync runs.
     watch = FlowWatch(flow.path)
@@ -92,8 +101,6 @@ def group_sync(flow: Flow, source: Cluster, target: Cluster, request: GroupReque
             forerunners=lambda giving: _forerunners(giving, target),
         )
         try:
-            yield GroupSync(
-                reader, request.allowed, journal_of(flow, "groups"), flow.state.replication_factor
-            )
+            yield reader
         finally:
             reader.close()

@@ -67,10 +67,9 @@ from onceover.wiring.drills import (
     drills_dir,
     dry_run,
     keep_report,
-    login,
     matcher,
 )
-from onceover.wiring.flows import identity, opened, rules
+from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.seeding import Seeding, seeder
 from onceover.wiring.status import read_status
