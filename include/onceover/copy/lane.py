@@ -211,19 +211,23 @@ class LaneSession:
     def copy(self, until: Until) -> Iterator[list[MapRecord]]:
         """Take the lane over, resume, copy."""
         self._until = until
-        # Requests are written without transactions: reading them uncommitted never waits for one. Looked at
-        # first: a task that begins behind a stop opens no transaction, and may be killed at any moment.
-        self._requests.catch_up()
-        self._check_stop()
+        # A task that begins behind a stop takes nothing over, and may be killed at any moment.
+        self._look_for_requests()
         if until.stopped:
             return
         self._take_over()
+        self._look_for_requests()
         loop = self._resume()
         with self._start.writing_first():
             loop.claim()
         # From here on a transaction that fails does so although one of ours has just been committed.
         self._loop = loop
         yield from loop.run(until)
+
+    def _look_for_requests(self) -> None:
+        # They are written without transactions: reading them uncommitted never waits for one.
+        self._requests.catch_up()
+        self._check_stop()
 
     # ---- steps 4 and 5
 

@@ -52,7 +52,7 @@ class FollowingMap(Protocol):
         """Return up to where everything behind a source offset was copied, without a kept record."""
 
 
-class Standing(NamedTuple):
+class GroupPlace(NamedTuple):
     """Where a group stands.
 
     Args:
@@ -115,7 +115,7 @@ class Forerunners:
         self,
         sides: tuple[TopicPartition, TopicPartition],
         ids: tuple[str, str],
-        standing: Standing,
+        standing: GroupPlace,
         following: FollowingMap,
     ) -> ForerunnersAnswer | None:
         """Return where a group goes on; None where no flow has promoted the partition.
@@ -163,7 +163,7 @@ def counterpart_before(
     end: int,
     sides: tuple[TopicPartition, TopicPartition],
     ids: tuple[str, str],
-    standing: Standing,
+    standing: GroupPlace,
     following: FollowingMap,
 ) -> Translation:
     """Return where a group goes on that stands in what a forerunner has written. Pure, but for what it asks.

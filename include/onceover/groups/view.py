@@ -19,7 +19,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.codes import GroupCode
 from onceover.groups.commits import Commits, Committed, read_commits
 from onceover.groups.decide import Direction, PartitionFacts, Remembered
-from onceover.groups.forerunners import Forerunners, Standing
+from onceover.groups.forerunners import Forerunners, GroupPlace
 from onceover.groups.history import Histories, ends_early
 from onceover.groups.logs import Logs, read_logs
 from onceover.groups.memory import GroupMemory
@@ -483,7 +483,7 @@ class GroupReader:
         answer = self._forerunners.answer(
             (pair.source, pair.target),
             copied_between(pair.enrolment, pair.source.partition, meta),
-            Standing(group, facts.committed, facts.current),
+            GroupPlace(group, facts.committed, facts.current),
             self._translator,
         )
         if answer is None:

@@ -83,6 +83,7 @@ def test_lane_reads_owns_reads_again_and_only_then_fetches_progress(
     world.values = {names.LAYOUT: LAYOUT.to_json()}
     run(lane(world, monkeypatch))
     assert told(world) == [
+        "read requests and wait",
         "read layout",
         "init 0",
         "read layout and wait",
@@ -92,11 +93,20 @@ def test_lane_reads_owns_reads_again_and_only_then_fetches_progress(
     ]
 
 
+def test_lane_that_begins_behind_a_stop_takes_nothing_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark begins another batch before it hears of the end, and is killed in it."""
+    world.values = {names.LAYOUT: LAYOUT.to_json(), names.REQUEST_STOP: {"run": LAYOUT.run}}
+    assert list(lane(world, monkeypatch).run(Until(float("inf")))) == []
+    assert told(world) == ["read requests and wait"]
+
+
 def test_lane_reads_the_layout_before_every_attempt(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also after CONCURRENT_TRANSACTIONS: a loser must not disturb the winner."""
     world.values, world.not_yet = {names.LAYOUT: LAYOUT.to_json()}, 2
     run(lane(world, monkeypatch))
-    assert told(world)[:6] == ["read layout", "init 0"] * 3
+    assert told(world)[1:7] == ["read layout", "init 0"] * 3
 
 
 @pytest.mark.parametrize("seen", [None, OTHER, replace(LAYOUT, run="b" * 16), replace(LAYOUT, ready=False)])
@@ -137,7 +147,14 @@ def test_lane_begins_at_the_first_read_after_any_failure(
     world.values = {names.LAYOUT: LAYOUT.to_json()}
     world.wrong["fetch progress"] = [MustReset("lost"), MustReset("lost")]
     run(lane(world, monkeypatch))
-    once = ["read layout", "init 0", "read layout and wait", "read requests and wait", "fetch progress"]
+    once = [
+        "read requests and wait",
+        "read layout",
+        "init 0",
+        "read layout and wait",
+        "read requests and wait",
+        "fetch progress",
+    ]
     assert told(world) == [*once * 3, "read requests and wait"]
     assert world.log.count("drop 0") == 3
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from onceover.groups.forerunners import Standing, counterpart_before
+from onceover.groups.forerunners import GroupPlace, counterpart_before
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
@@ -54,7 +54,7 @@ class West:
 
 
 def placed(at: int, current: int | None = None, east: East | None = None, west: West | None = None) -> object:
-    where = Standing("billing", at, current)
+    where = GroupPlace("billing", at, current)
     found = counterpart_before(east or East(), END, (TP, TP), (WEST, EAST), where, west or West())
     return found.offset if isinstance(found, Translated) else None
 
