@@ -14,6 +14,7 @@ from onceover.backoff import Patience
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow
 from onceover.errors import OnceoverError, unexpected
+from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
 from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import side_by_side
@@ -28,13 +29,24 @@ PATIENCE_S: Final = 5.0
 _AT_ONCE: Final = 16
 
 
+# Given an entry, and the clusters that it was read from while they are still open.
+Beside = Callable[[dict[str, Any], Cluster, Cluster], None]
+
+
 def read_status(
-    flow: Flow, *, patience_s: float = PATIENCE_S, environ: Mapping[str, str] | None = None
+    flow: Flow,
+    *,
+    patience_s: float = PATIENCE_S,
+    environ: Mapping[str, str] | None = None,
+    beside: Beside | None = None,
 ) -> dict[str, Any]:
     """Return the status of one flow; clusters are opened and closed here.
 
     A cluster that does not answer is an error in the entry: in all, each is waited for in vain no longer than
     ``patience_s``, both at the same time.
+
+    Args:
+        beside: reads what else is wanted of the same moment; what it raises, this raises.
 
     Raises:
         UsageError: a client of the flow is not in order.
@@ -45,6 +57,8 @@ def read_status(
     with source, target:
         begin = flow.topics.start if start is None else start
         entry = flow_status(flow.flow, source, target, rules(flow), begin, dead_letter_of(flow.on_bad_record))
+        if beside is not None:
+            beside(entry, source, target)
     return {**entry, "path": str(flow.path)}
 
 
@@ -68,15 +82,17 @@ def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
 
 
 def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
-    def read() -> dict[str, Any]:
-        try:
-            return read_status(load_flow(path), patience_s=patience_s)
-        except OnceoverError as error:
-            return broken_entry(path.stem, str(path), error)
-        except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
-            return _unforeseen(path.stem, path, error)
+    return lambda: of_file(path, lambda: read_status(load_flow(path), patience_s=patience_s))
 
-    return read
+
+def of_file(path: Path, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the entry of a flow file that ``read`` reads; whatever is wrong with it is the entry's own."""
+    try:
+        return read()
+    except OnceoverError as error:
+        return broken_entry(path.stem, str(path), error)
+    except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
+        return _unforeseen(path.stem, path, error)
 
 
 def _unforeseen(flow: str, path: Path, error: Exception) -> dict[str, Any]:
