@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +133,33 @@ def test_it_serves_until_it_is_asked_to_end(capsys: pytest.CaptureFixture[str]) 
     ending.join()
     assert "/metrics" in capsys.readouterr().out
     wait_until(lambda: "onceover-metrics" not in {t.name for t in threading.enumerate()}, 20, "nobody serves")
+
+
+def test_numbered_records_make_their_way_and_a_restart_loses_none(replica: Replica) -> None:
+    """Written on the source, copied by the flow, met on the target; the next run goes on behind them."""
+    replica.configure(canary={"interval": "1s", "topic": f"{replica.name}.canary"})
+    replica.topic("other")
+    now = dict[str, float]()
+    with replica.running():
+        for _ in range(2):
+            monitor = FlowMonitor(replica.flow.path, SETTINGS)
+            monitor.keep_canary()
+            try:
+                wait_until(partial(_arrived, monitor, now), 60, "numbered records on the target")
+            finally:
+                monitor.close()
+            assert now["canary_lost"] == now["canary_duplicates_total"] == now["canary_failures_total"] == 0
+            assert now["canary_out_of_order_total"] == 0
+            assert now["canary_round_trip_seconds_sum"] > 0
+    numbers = [
+        int(record.key or b"")
+        for partition in (0, 1)
+        for record in replica.target_records(f"{replica.name}.canary", partition).values()
+    ]
+    assert sorted(numbers) == list(range(len(numbers)))
+
+
+def _arrived(monitor: FlowMonitor, now: dict[str, float]) -> bool:
+    now.clear()
+    now.update(look(monitor))
+    return now["canary_received_total"] >= 2

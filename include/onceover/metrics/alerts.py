@@ -312,7 +312,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "CanaryLate",
-        f"{m.CANARY_WAITING.name} > 60",
+        f"{m.CANARY_WAITING.name} > 60 and {_WANTED}",
         "1m",
         PAGE,
         f"a numbered record of flow {_FLOW} has not arrived for {{{{ $value | humanizeDuration }}}}",

@@ -11,3 +11,4 @@ class MetricsCode(Code):
     """Refusals of `onceover metrics`."""
 
     PORT_TAKEN = auto()
+    CANARY_TOPIC = auto()

@@ -33,6 +33,7 @@ from onceover.model import TopicPartition
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.positions.tail import MapTail
+from onceover.wiring.canary import CanaryThread
 from onceover.wiring.drills import drill_history
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.status import of_file, read_status
@@ -86,6 +87,25 @@ class FlowMonitor:
         self._tail: MapTail | None = None
         self._seldom = Figures()
         self._seldom_s: float | None = None
+        self._canary: CanaryThread | None = None
+
+    def close(self) -> None:
+        """End what goes on between two looks."""
+        if self._canary is not None:
+            self._canary.stop()
+            self._canary = None
+
+    def keep_canary(self) -> None:
+        """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
+        try:
+            flow = load_flow(self._path)
+        except OnceoverError:
+            return
+        if self._canary is not None and (flow.canary.interval_ms is None or not self._canary.is_of(flow)):
+            self.close()
+        if self._canary is None and flow.canary.interval_ms is not None:
+            self._canary = CanaryThread(flow, self._clock)
+            self._canary.start()
 
     def look(self) -> tuple[str, Figures]:
         """Return the flow's name and its samples; whatever is wrong is in them."""
@@ -93,6 +113,8 @@ class FlowMonitor:
         figures, flow = flow_figures(entry, self._settings.most), entry["flow"]
         add_driver(figures, entry, now_ms())
         self._counts.add_to(figures, flow, self._settings.most)
+        if self._canary is not None:
+            self._canary.add_to(figures)
         if entry["target"]["error"] is None and entry["error"] is None:
             figures.add(self._seldom)
         return flow, figures
@@ -183,12 +205,14 @@ class _Watch:
         while not self._over.is_set():
             begun_s = self._clock()
             try:
+                self._monitor.keep_canary()
                 flow, figures = self._monitor.look()
                 now_s = self._clock()
                 self.seen = _Seen(flow, figures.texts(), now_s, now_s - begun_s)
             except Exception as error:  # noqa: BLE001 - its samples become old, which says so; the next may work
                 log.warning("%s cannot be looked at: %s", self.path, error)
             self._over.wait(self._settings.interval_s)
+        self._monitor.close()
 
 
 class Exporter:

@@ -67,6 +67,12 @@ def exporting(
         yield exporter
     finally:
         exporter.close()
+        # Their next look would be one without the fixture that keeps them from the network.
+        wait_until(lambda: not looking(), 20, "nobody looks any more")
+
+
+def looking() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("onceover-metrics-")]
 
 
 def test_a_broken_file_and_dead_clusters_cost_nobody_their_samples(folder: Path) -> None:
