@@ -9,6 +9,7 @@ loses and repeats none.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Final
 
 from onceover.drills.canary import COMMITTED, PARTITIONS, Canary
@@ -86,7 +87,9 @@ class CanaryTrack:
         self._overtaken.discard(number)
         if begun_s is not None:
             self._time(max(0.0, now_s - begun_s))
-        earlier = {n for n in self._waiting if n < number and n % PARTITIONS == canary.partition}
+        # They were sent in this order, so what is earlier comes first.
+        sooner = takewhile(lambda each: each < number, self._waiting)
+        earlier = {each for each in sooner if each % PARTITIONS == canary.partition}
         if highest < 0:
             # The flow may have begun to copy behind them.
             for each in earlier:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onceover.cli.main import main
-from onceover.wiring import monitoring
-from onceover.wiring.monitoring import Exporter, MonitorSettings, look_once
+from onceover.wiring.monitoring import exporter as monitoring
+from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once
 from tests.support.statusentries import running_entry
 from tests.support.wait import wait_until
 

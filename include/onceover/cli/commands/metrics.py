@@ -15,7 +15,7 @@ from onceover.config.flow.load import find_flow_files
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
-from onceover.wiring.monitoring import Exporter, MonitorSettings, look_once
+from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once
 
 log = logging.getLogger(__name__)
 

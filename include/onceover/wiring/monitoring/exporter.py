@@ -33,9 +33,9 @@ from onceover.model import TopicPartition
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.positions.tail import MapTail
-from onceover.wiring.canary import CanaryThread
 from onceover.wiring.drills import drill_history
 from onceover.wiring.flows import open_clusters
+from onceover.wiring.monitoring.canary import CanaryThread
 from onceover.wiring.status import of_file, read_status
 
 log = logging.getLogger(__name__)

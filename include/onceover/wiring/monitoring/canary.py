@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.drills.canary import PARTITIONS, Canary
@@ -52,6 +53,7 @@ _POLL_MS: Final = 500
 _ANSWER_S: Final = 10.0
 _PAUSE_S: Final = 10.0
 _SEND_S: Final = 10.0
+_STARTING_S: Final = 3.0
 # Before the end of a log: markers and attempts of transactions, of which there are none on the source.
 _BEFORE_END: Final = 10
 
@@ -202,7 +204,7 @@ class _Sender:
         if self._producer is None:
             producer = IdempotentProducer(self._cluster)
             # Its coordinator may be starting.
-            self._cluster.retry(producer.init)
+            self._cluster.retry(producer.init, Deadline(_STARTING_S))
             self._producer = producer
         to = TopicPartition(self._topic, canary.partition)
         for batch in own_batches(to, [canary.encode()], now_ms()):
