@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import os
 
+from onceover.errors import UsageError
 from onceover.shown import screen, visible
 
 
 def configure(level: str | None = None) -> None:
-    """Set the root logger up once; ``ONCEOVER_LOG`` names another level."""
+    """Set the root logger up once; ``ONCEOVER_LOG`` names another level.
+
+    Raises:
+        UsageError: it names none.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper() if level else _level(), handlers=[handler])
@@ -30,11 +35,24 @@ class Formatter(logging.Formatter):
 
 def is_verbose() -> bool:
     """Tell whether ``ONCEOVER_LOG`` asks for everything."""
-    return _level() == "DEBUG"
+    return _named_level() == "DEBUG"
+
+
+def _named_level() -> str:
+    return os.environ.get("ONCEOVER_LOG", "").upper() or "INFO"
 
 
 def _level() -> str:
-    return os.environ.get("ONCEOVER_LOG", "INFO").upper()
+    level = _named_level()
+    if level not in logging.getLevelNamesMapping():
+        raise UsageError(
+            "ONCEOVER_LOG names no level",
+            where="the environment",
+            expected="DEBUG, INFO, WARNING or ERROR",
+            seen=level,
+            resolve="unset ONCEOVER_LOG, or set it to one of these",
+        )
+    return level
 
 
 def quiet_libraries() -> None:

@@ -23,7 +23,7 @@ from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.link import connection
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.produce.notes import RecordWriter
-from onceover.lead.ends import BatchPlanner
+from onceover.lead.ends import EndCheck
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.kafka import KafkaCluster, start_all
@@ -174,7 +174,7 @@ def test_a_task_that_begins_behind_an_address_that_leads_elsewhere_stops_no_part
             with pytest.raises(NeedsOperator) as caught:
                 task(2)
             assert caught.value.code == "FOREIGN_CLUSTER"
-            planner = BatchPlanner(replica.name, layout.run, lambda: 1.0)
+            planner = EndCheck(replica.name, layout.run)
             planner.open(*open_clusters(replica.flow.watch.flow))
             with pytest.raises(NeedsOperator) as caught:
                 planner.ends()

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from onceover.copy.loop import Until
 from onceover.errors import OnceoverError, Retriable
-from onceover.lead.ends import BatchPlanner
+from onceover.lead.ends import EndCheck
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition
@@ -68,7 +68,7 @@ class Lanes(threading.Thread):
         self.problem: BaseException | None = None
 
     def run(self) -> None:
-        planner = BatchPlanner(self._flow.name, self._layout.run, lambda: 1.0)
+        planner = EndCheck(self._flow.name, self._layout.run)
         planner.open(*open_clusters(self._flow.watch.flow))
         try:
             self._rounds(planner)
@@ -77,7 +77,7 @@ class Lanes(threading.Thread):
         finally:
             planner.close()
 
-    def _rounds(self, planner: BatchPlanner) -> None:
+    def _rounds(self, planner: EndCheck) -> None:
         ends: dict[TopicPartition, int] | None = None if self._forever else planner.ends()
         token = 0
         while time.monotonic() < self._over_s and not planner.stop_requested():

@@ -18,7 +18,7 @@ import yaml
 
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.loop import Until
-from onceover.lead.ends import BatchPlanner
+from onceover.lead.ends import EndCheck
 from onceover.lead.supervisor import Supervisor
 from onceover.operate.status import flow_status
 from onceover.process.children import ChildProcess
@@ -100,7 +100,7 @@ class InlineFlow:
         """Run the lanes of a flow that was started, until everything is copied, then end the run."""
         ends = None
         if seconds is None:
-            planner = BatchPlanner(self.name, layout.run, lambda: 1.0)
+            planner = EndCheck(self.name, layout.run)
             planner.open(*open_clusters(self.watch.flow))
             ends = planner.ends()
             planner.close()

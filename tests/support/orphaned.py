@@ -15,7 +15,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Place
 
 from onceover.copy.loop import Until
-from onceover.lead.ends import BatchPlanner
+from onceover.lead.ends import EndCheck
 from onceover.model import TopicPartition, lane_of
 from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow, assert_same, write_flow
@@ -90,7 +90,7 @@ class Orphaned(Replica):
         """Let the lane of one partition copy what is there, and the others' nothing."""
         flow = self.flow
         with flow.running() as (_, layout):
-            planner = BatchPlanner(self.name, layout.run, lambda: 1.0)
+            planner = EndCheck(self.name, layout.run)
             planner.open(*open_clusters(flow.watch.flow))
             ends = planner.ends()
             planner.close()

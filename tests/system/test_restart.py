@@ -5,8 +5,8 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from onceover_lab.embed import upairflow
 from onceover_lab.embed.airflow import AirflowStandalone, State
+from onceover_lab.embed.up import airflow as upairflow
 from tests.system.conftest import PROJECT
 
 

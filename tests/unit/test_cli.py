@@ -49,6 +49,18 @@ def test_bad_usage_gives_one_message_and_exit_code_2(
     assert "Traceback" not in shown.err
 
 
+def test_a_level_of_logging_that_there_is_not_is_bad_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And an empty variable is none: containers set it so."""
+    monkeypatch.setenv("ONCEOVER_LOG", "loud")
+    assert main(["status", "nowhere", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["seen"] == "LOUD"
+    monkeypatch.setenv("ONCEOVER_LOG", "")
+    assert main(["status", "nowhere", "--json"]) == 2
+    assert "nowhere" in json.loads(capsys.readouterr().out)["error"]["message"]
+
+
 def test_bad_usage_with_json_prints_exactly_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     """Machines get the error where they look for it."""
     assert main(["replicate", "no-such-flow", "--json"]) == 2

@@ -213,10 +213,13 @@ class LaneSession:
     def copy(self, until: Until) -> Iterator[list[MapRecord]]:
         """Take the lane over, resume, copy."""
         self._until = until
-        self._take_over()
-        # Requests are written without transactions: reading them uncommitted never waits for one.
+        # Requests are written without transactions: reading them uncommitted never waits for one. Looked at
+        # first: a task that begins behind a stop opens no transaction, and may be killed at any moment.
         self._requests.catch_up()
         self._check_stop()
+        if until.stopped:
+            return
+        self._take_over()
         loop = self._resume()
         with self._start.writing_first():
             loop.claim()

@@ -1,4 +1,4 @@
-"""What the Spark planner asks of the clusters: is there something left to do? Reads only, decides nothing
+"""What a run that is to end asks of the clusters: is there something left to do? Reads only, decides nothing
 about positions.
 
 Invariant: a partition that nobody leads, or that may not be asked about, holds up no other one; a run that
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -36,19 +36,17 @@ _LOOK_AGAIN_S = 0.5
 _NAMED = 3
 
 
-class BatchPlanner:
-    """Looks at one run of a flow from the driver's planning process. Not thread-safe.
+class EndCheck:
+    """Looks at one run of a flow. Not thread-safe.
 
     Args:
         flow: name of the flow.
-        run: the run that plans; a stop request names it.
-        task_length_s: how long a task copies, from the flow file as it is now.
+        run: the run that copies; a stop request names it.
     """
 
-    def __init__(self, flow: str, run: str, task_length_s: Callable[[], float]) -> None:
+    def __init__(self, flow: str, run: str) -> None:
         self._flow = flow
         self._run = run
-        self.task_length_s = task_length_s
         self._clusters: tuple[Cluster, Cluster] | None = None
         self._requests: StateLog | None = None
         self._left_out: set[TopicPartition] = set()
@@ -73,6 +71,11 @@ class BatchPlanner:
             return False
         target.retry(requests.catch_up, Deadline(_TIMEOUT_S))
         return asks_to_stop(requests.values.get(names.REQUEST_STOP), self._run)
+
+    @property
+    def left_out(self) -> frozenset[TopicPartition]:
+        """What exists, and whose end nobody told when it was last asked for."""
+        return frozenset(self._left_out)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Return the source's LSO of every enrolled partition that exists and whose leader tells it.
@@ -211,7 +214,7 @@ class BatchPlanner:
 
     def _both(self) -> tuple[Cluster, Cluster]:
         if self._clusters is None:
-            raise NeedsOperator("the planner is not open", code=LeadCode.NOT_OPEN)
+            raise NeedsOperator("the clusters were asked before they were opened", code=LeadCode.NOT_OPEN)
         return self._clusters
 
 

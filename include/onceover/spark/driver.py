@@ -16,15 +16,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceover.backoff import Deadline
@@ -34,18 +33,20 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError,
 from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
+from onceover.model import TopicPartition
 from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
-from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
+from onceover.spark.failures import cause_of, jvm_gone, query_error, session_error
 from onceover.spark.launch.runfiles import forget_old_runs
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
-from onceover.spark.schema import FORMAT
-from onceover.spark.session import open_session
+from onceover.spark.query import batch_of, start_query, warm_up
+from onceover.spark.session import is_ending, open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few
-from onceover.spark.source import ReplicaSource
 from onceover.spark.totals import Totals
+from onceover.spark.untilend import UntilEnd
+from onceover.spark.worker import LanePlan
 from onceover.state.records.layout import ASKED, DONE, FAILED, Layout
 from onceover.topics.scopecheck import nothing_in_scope
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
@@ -72,6 +73,8 @@ class DriverRun:
         self._until = until
         self._home = home
         self._stop = threading.Event()
+        # Set by whatever the driver's loop need not wait its turn for.
+        self._wake = threading.Event()
         self._totals = Totals()
         self._started_s = time.monotonic()
         self.layout: Layout | None = None
@@ -85,6 +88,7 @@ class DriverRun:
     def stop(self, *_: object) -> None:
         """Ask the run to end, from a signal handler."""
         self._stop.set()
+        self._wake.set()
 
     def execute(self, spark: SparkSession) -> None:
         """Replicate until ``until`` or a stop request.
@@ -96,6 +100,7 @@ class DriverRun:
         # Spark has waited a minute for them by now.
         if (slots := slots_of(spark)) < flow.lanes:
             raise too_few(slots, flow.lanes)
+        warm_up(spark, flow.lanes)
         source, target = open_clusters(flow)
         leader = supervisor(self._watch, source, target, home=self._home)
         try:
@@ -118,15 +123,16 @@ class DriverRun:
             self._announce(spark)
             log.info("flow %s runs as generation %d", self._watch.flow.flow, self._layout().generation)
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
-            query = self._start_query(spark)
-            log.info("query started")
-            self._watch_over(query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes))
-            log.info("copy over, active=%s", query.isActive)
-            by_itself = not query.isActive
-            self._finish(query, leader)
-            # Lanes that are asked to stop end a bounded query before the driver hears of the request.
+            with self._until_end() as until_end:
+                ends = None if until_end is None else until_end.begin()
+                query = self._start_query(spark, ends)
+                log.info("query started")
+                over = self._watch_over(
+                    query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes), until_end
+                )
             self._asked = self._stop.is_set() or leader.was_asked_to_stop()
-            self._came_to_its_end = self._until == "caught-up" and by_itself and not self._asked
+            self._finish(spark, query, leader)
+            self._came_to_its_end = over and not self._asked
             log.info("finished")
         except BaseException as error:
             self.clean_up(spark, leader, error, parent)
@@ -154,12 +160,15 @@ class DriverRun:
         except OnceoverError as failure:
             log.debug("not cleaned up: %s", failure)
 
-    def _watch_over(self, query: StreamingQuery, leader: Supervisor, slots: SlotWatch) -> None:
-        """Return when the query has ended by itself or the run should end."""
+    def _watch_over(
+        self, query: StreamingQuery, leader: Supervisor, slots: SlotWatch, until_end: UntilEnd | None
+    ) -> bool:
+        """Return when the query has failed or the run should end; tell whether it has reached its end."""
         ends_s = self._deadline_s()
         outage = Outage(_GIVE_UP_S)
         parent = os.getppid()
         while query.isActive and not self._stop.is_set() and time.monotonic() < ends_s:
+            self._wake.clear()
             try:
                 leader.tick()
                 outage.over()
@@ -167,56 +176,48 @@ class DriverRun:
                 outage.met(error)
             if leader.stop_requested():
                 log.info("asked to stop")
-                return
+                return False
+            if until_end is not None and until_end.reached():
+                log.info("caught up")
+                return True
             if os.getppid() != parent:
                 raise jvm_gone()
             slots.check()
-            self._stop.wait(_TICK_S)
+            self._wake.wait(_TICK_S)
+        return False
+
+    def _until_end(self) -> AbstractContextManager[UntilEnd | None]:
+        if self._until != "caught-up":
+            return nullcontext()
+        return UntilEnd(self._watch.flow, self._layout().run, self._wake.set)
 
     def _deadline_s(self) -> float:
         if self._until in ("forever", "caught-up"):
             return float("inf")
         return time.monotonic() + parse_duration_ms(self._until) / 1000
 
-    def _start_query(self, spark: SparkSession) -> StreamingQuery:
-        layout, flow = self._layout(), self._watch.flow
-        spark.dataSource.register(ReplicaSource)
+    def _start_query(self, spark: SparkSession, ends: Mapping[TopicPartition, int] | None) -> StreamingQuery:
+        layout, watch = self._layout(), self._watch
         spark.streams.addListener(self._totals)
-        frame = (
-            spark.readStream.format(FORMAT)
-            .option("flow", str(flow.path))
-            .option("generation", layout.generation)
-            .option("run", layout.run)
-            .option("lanes", layout.lanes)
-            .option("settings", self._watch.run.to_text())
-            .load()
-        )
-        # A directory per run: what a killed run left behind can neither confuse this one's commit
-        # log nor make it skip a batch. All of it is a hint (G4).
-        name = f"{layout.generation:08d}-{layout.run}"
+        settings = watch.run.to_text()
+        plan = LanePlan(watch.flow, settings, layout.generation, layout.run, layout.lanes, ends)
+        # All of it is a hint (G4).
         for folder in ("checkpoint", "receipts"):
             _forget_old_runs(self._home / folder)
-        writer = (
-            _observed(frame)
-            .writeStream.queryName(flow.flow)
-            .format("parquet")
-            .option("checkpointLocation", str(self._home / "checkpoint" / name))
-            .option("path", str(self._home / "receipts" / name))
-        )
-        if self._until == "caught-up":
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime="0 seconds").start()
+        name = f"{layout.generation:08d}-{layout.run}"
+        return start_query(spark, plan, self._home / "checkpoint" / name, self._home / "receipts" / name)
 
-    def _finish(self, query: StreamingQuery, leader: Supervisor) -> None:
+    def _finish(self, spark: SparkSession, query: StreamingQuery, leader: Supervisor) -> None:
         """End the query; its lanes commit or abort first."""
         if query.isActive:
             leader.request_stop()
-            _wait_until_idle(query, _STOP_S)
+            # Spark goes on with another batch; its tasks see the request before they begin anything.
+            _await_batch(query, batch_of(query) + 1, _STOP_S)
             query.stop()
         error = query.exception()
         if error is not None:
             leader.leader.check()  # fenced explains everything else
-            raise error_of(error)
+            raise query_error(error, partial(is_ending, spark))
 
     def _announce(self, spark: SparkSession) -> None:
         """Leave a note of who runs, for people, for Airflow's button and for tests that kill."""
@@ -295,23 +296,11 @@ def _stops_in(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     )
 
 
-def _observed(frame: DataFrame) -> DataFrame:
-    return frame.observe(
-        "receipts",
-        F.sum("records").alias("records"),
-        F.sum("bytes").alias("bytes"),
-        F.sum("transactions").alias("transactions"),
-    )
-
-
-def _wait_until_idle(query: StreamingQuery, limit_s: float) -> None:
-    """Wait for the running batch to end; three looks in a row, as the status flickers between batches."""
-    deadline, idle = time.monotonic() + limit_s, 0
-    while query.isActive and idle < 3 and time.monotonic() < deadline:
-        status = query.status
-        busy = status["isTriggerActive"] and status["isDataAvailable"]
-        idle = 0 if busy else idle + 1
-        time.sleep(0.1)
+def _await_batch(query: StreamingQuery, number: int, limit_s: float) -> None:
+    """Wait until a batch is over, or the query has ended."""
+    deadline = time.monotonic() + limit_s
+    while query.isActive and batch_of(query) < number and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def _forget_old_runs(folder: Path) -> None:

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -62,7 +62,8 @@ _KNOWN_TO_PASS: Final = (
         _RUN_AGAIN,
     ),
 )
-_GONE_WAIT_S: Final = 5.0
+# A JVM that was told to end is deaf some time before it is gone: seconds, on a busy machine many.
+_GONE_WAIT_S: Final = 30.0
 _LONGEST_TEXT: Final = 500
 
 
@@ -109,6 +110,19 @@ def error_of(failure: Exception) -> OnceoverError:
         seen=type(failure).__name__,
         resolve="see the log; a failure that nobody foresaw is not tried again",
     )
+
+
+def query_error(failure: Exception, is_ending: Callable[[], bool]) -> OnceoverError:
+    """Return what a failed query means, also when Spark is taken down around it.
+
+    A JVM that was told to end lets go of its parts in some order; whatever misses one of them then fails in
+    words of its own ("the return value of dagScheduler() is null").
+
+    Args:
+        is_ending: tells whether the JVM is on its way out; asked where nobody knows the failure.
+    """
+    error = error_of(failure)
+    return jvm_gone() if error.code == SparkCode.SPARK_FAILED and is_ending() else error
 
 
 def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S) -> OnceoverError:

@@ -1,4 +1,4 @@
-"""Receipts as rows for Spark: one schema, used by the data source, the table and its rebuilding.
+"""Receipts as rows for Spark: one schema, used by the query, the table and its rebuilding.
 
 A row is one or more neighbouring map records of a (source partition, target partition) pair; several
 commits within the flush interval become one row. Everything in it is also in the offset map, so the
@@ -12,12 +12,31 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from onceover.spark.schema import COLUMNS
 from onceover.wire.offsetlookup import merge
 from onceover.wire.offsetmap import MapRecord, receipt
 
+COLUMNS: Final = (
+    ("flow", "string"),
+    ("generation", "bigint"),
+    ("lane", "int"),
+    ("source_topic", "string"),
+    ("source_partition", "int"),
+    ("source_start", "bigint"),
+    ("source_end", "bigint"),
+    ("target_topic", "string"),
+    ("target_partition", "int"),
+    ("target_start", "bigint"),
+    ("target_end", "bigint"),
+    ("records", "bigint"),
+    ("bytes", "bigint"),
+    ("begin_ms", "bigint"),
+    ("commit_ms", "bigint"),
+    # Transactions are counted per lane, not per row: they stand in the first row of each flush.
+    ("transactions", "bigint"),
+)
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
 _ARROW: Final = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
-# A reader's rows must match the declared schema exactly.
+# Rows must match the declared schema exactly.
 ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 
 

@@ -1,7 +1,10 @@
-"""The Spark session of a driver."""
+"""The Spark session of a driver: how it begins, and whether it is over."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -21,3 +24,13 @@ def open_session() -> SparkSession:
     if secret is not None:
         SparkContext.getOrCreate(SparkConf().set(_OPTION, secret))
     return SparkSession.builder.getOrCreate()
+
+
+def is_ending(spark: SparkSession) -> bool:
+    """Tell whether the JVM was told to end, or is gone."""
+    jvm: Any = spark._jvm
+    try:
+        stopped = spark.sparkContext._jsc.sc().isStopped()
+        return bool(stopped or jvm.org.apache.spark.util.ShutdownHookManager.inShutdown())
+    except (Py4JError, ConnectionError):
+        return True

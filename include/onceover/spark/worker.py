@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 
+from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.runsettings import RunSettings
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.known import Knowledge
@@ -23,9 +25,6 @@ from onceover.spark.failures import carrying
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters
 
-if TYPE_CHECKING:
-    from onceover.spark.source import LanePartition
-
 log = logging.getLogger(__name__)
 
 # How often a running task hands its receipts to Spark: seldom enough to cost nothing, often enough
@@ -36,53 +35,77 @@ _FLUSH_RECORDS: Final = 20_000
 _known: Final = Knowledge()
 
 
-def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
-    """Copy a lane until its task is over; yield receipts of what was committed.
+@dataclass(frozen=True)
+class LanePlan:
+    """What every task of a run is told. No secrets: a flow holds their names only.
+
+    Args:
+        flow: as the run was started with it: a file that is broken when a task begins stops nothing, and
+            other clusters in it wait for a restart.
+        settings: the run's fixed ones, as text.
+        generation: of the run.
+        run: its name.
+        lanes: how many there are.
+        ends: source offsets at which a lane is done; None to go on.
+    """
+
+    flow: Flow
+    settings: str
+    generation: int
+    run: str
+    lanes: int
+    ends: Mapping[TopicPartition, int] | None
+
+
+def copy_lanes(plan: LanePlan, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Copy the lane of each row until its task is over; yield receipts of what was committed.
+
+    Importable under the same name on driver and workers: Spark pickles it by reference.
+
+    Args:
+        rows: numbers that never come again in a run, one for a task; each stands for a lane.
 
     Raises:
         WorkerError: what failed, for the driver.
     """
     configure()
     take_secret()
-    with carrying(f"lane {partition.lane}"):
-        yield from _copy(partition)
+    for row in rows:
+        for number in row.column(0).to_pylist():
+            token, lane = divmod(number, plan.lanes)
+            with carrying(f"lane {lane}"):
+                yield from _copy(plan, lane, token)
 
 
-def _copy(partition: LanePartition) -> Iterator[pa.RecordBatch]:
+def nothing(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Take rows and give none: a worker that has done it is ready for a lane."""
+    for _ in rows:
+        yield from ()
+
+
+def _copy(plan: LanePlan, lane: int, token: int) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     # The task attempt id never repeats within a SparkContext, attempt numbers do (docs/facts.md).
     attempt = 0 if context is None else context.taskAttemptId() + 1
-    begun_with = partition.flow
-    watch = FlowWatch(begun_with.path, RunSettings.from_text(partition.settings), begun_with)
-    me = LaneIdentity(
-        begun_with.flow,
-        partition.generation,
-        partition.run,
-        partition.lane,
-        partition.lanes,
-        (partition.token, attempt),
-    )
-    known = _known.of(begun_with.flow, partition.run, partition.lane)
+    begun_with = plan.flow
+    watch = FlowWatch(begun_with.path, RunSettings.from_text(plan.settings), begun_with)
+    length_s = watch.current().spark.task_length_ms / 1000
+    me = LaneIdentity(begun_with.flow, plan.generation, plan.run, lane, plan.lanes, (token, attempt))
+    known = _known.of(begun_with.flow, plan.run, lane)
     source, target = open_clusters(begun_with)
     before, beyond = known.logins
     known.logins = source.config.login.carrying_on(before), target.config.login.carrying_on(beyond)
     try:
         # An outage longer than the task ends it without rows, so that Spark's retries are kept.
-        task = lane_task(watch, me, source, target, give_up_s=partition.length_s, known=known)
-        yield from _receipts(begun_with.flow, task.run(_until(partition)))
+        task = lane_task(watch, me, source, target, give_up_s=length_s, known=known)
+        until = Until(time.monotonic() + length_s, plan.ends)
+        yield from _receipts(begun_with.flow, task.run(until))
     except Fenced as error:
         # The driver sees the newer generation by itself and ends the run with exit code 4.
-        log.info("lane %d stops: %s", partition.lane, error.message)
+        log.info("lane %d stops: %s", lane, error.message)
     finally:
         source.close()
         target.close()
-
-
-def _until(partition: LanePartition) -> Until:
-    ends = None
-    if partition.ends is not None:
-        ends = {TopicPartition(t, p): offset for t, ps in partition.ends.items() for p, offset in ps.items()}
-    return Until(time.monotonic() + partition.length_s, ends)
 
 
 def _receipts(flow: str, commits: Iterator[list[MapRecord]]) -> Iterator[pa.RecordBatch]:

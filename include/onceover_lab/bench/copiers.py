@@ -129,7 +129,13 @@ class CeilingCopier:
 
     def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
         workload = turn.workload
-        argv = [sys.executable, "-m", "onceover_lab.bench.feed", "--bootstrap", arena.target_bootstrap]
+        argv = [
+            sys.executable,
+            "-m",
+            "onceover_lab.bench.clients.feed",
+            "--bootstrap",
+            arena.target_bootstrap,
+        ]
         argv += ["--topic", turn.target_topic, "--codec", workload.codec]
         argv += ["--record-bytes", str(workload.record_bytes), "--records", str(workload.records)]
         self._child = ChildProcess.start(argv, name="librdkafka", log_path=run_dir / "librdkafka.log")

@@ -13,14 +13,14 @@ import psutil
 from confluent_kafka import KafkaException
 
 from onceover.errors import OnceoverError, Retriable
+from onceover_lab.bench.clients.latency import LatencyReader, PacedProducer
+from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.copiers import Arena, Copier, Turn, start_copier
-from onceover_lab.bench.figures import Observed, check_complete, latency_figures, throughput_figures
-from onceover_lab.bench.latency import LatencyReader, PacedProducer
-from onceover_lab.bench.proctree import ProcessTree
+from onceover_lab.bench.findings.figures import Observed, check_complete, latency_figures, throughput_figures
+from onceover_lab.bench.findings.results import ContenderRun
 from onceover_lab.bench.reading import make_copy, measure_reading
-from onceover_lab.bench.results import ContenderRun
-from onceover_lab.bench.topics import Topics
-from onceover_lab.bench.watch import ProgressWatch
+from onceover_lab.bench.watching.proctree import ProcessTree
+from onceover_lab.bench.watching.watch import ProgressWatch
 from onceover_lab.bench.workloads import System, Workload, WorkloadKind
 
 _LEFTOVER_TIMEOUT_S: Final = 10.0

@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 from onceover.errors import Retriable
 from onceover.process.children import ChildProcess
 from onceover_lab.bench.copiers import Arena, Turn
+from onceover_lab.bench.findings.stats import Sample, value_at
 from onceover_lab.bench.flowfile import flow_name, flow_yaml
-from onceover_lab.bench.proctree import ProcessTree
-from onceover_lab.bench.stats import Sample, value_at
+from onceover_lab.bench.watching.proctree import ProcessTree
 from onceover_lab.bench.workloads import Contender, System, Workload
 
 _TIMEOUT_S: Final = 600.0
@@ -103,7 +103,7 @@ def _audit(arena: Arena, workload: Workload) -> list[list[str]]:
 def _consumers(arena: Arena, workload: Workload) -> list[list[str]]:
     return [
         [
-            *(sys.executable, "-m", "onceover_lab.bench.consume"),
+            *(sys.executable, "-m", "onceover_lab.bench.clients.consume"),
             *("--bootstrap", bootstrap, "--topic", workload.topic, "--records", str(workload.records)),
         ]
         for bootstrap in (arena.source_bootstrap, arena.target_bootstrap)

@@ -7,11 +7,11 @@ from contextlib import closing
 from typing import Final
 
 from onceover.errors import Retriable
+from onceover_lab.bench.clients.feed import feed, producer_config
+from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.copiers import Arena, Turn
-from onceover_lab.bench.feed import feed, producer_config
+from onceover_lab.bench.findings.results import ContenderRun, WorkloadResult
 from onceover_lab.bench.measure import Measurer
-from onceover_lab.bench.results import ContenderRun, WorkloadResult
-from onceover_lab.bench.topics import Topics
 from onceover_lab.bench.workloads import Workload, WorkloadKind
 
 _WARM_UP_TOPIC: Final = "bench-warm-up"

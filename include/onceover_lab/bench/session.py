@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from onceover.config.home import onceover_home
 from onceover_lab.bench.copiers import Arena
-from onceover_lab.bench.machine import machine_facts
-from onceover_lab.bench.plot import check_can_draw
-from onceover_lab.bench.publish import publish
-from onceover_lab.bench.results import WorkloadResult
+from onceover_lab.bench.findings.plot import check_can_draw
+from onceover_lab.bench.findings.publish import publish
+from onceover_lab.bench.findings.results import WorkloadResult
 from onceover_lab.bench.runner import run_benchmark
+from onceover_lab.bench.watching.machine import machine_facts
 from onceover_lab.bench.workloads import Workload
 from onceover_lab.embed.kafka import KafkaCluster, start_all
 

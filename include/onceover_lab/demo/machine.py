@@ -20,14 +20,15 @@ from onceover.process.java import ensure_java
 from onceover_lab.demo import feeding
 from onceover_lab.demo.connector import connector_file, create_connector
 from onceover_lab.demo.feeding import FeedStatus
-from onceover_lab.embed import up as clusters
-from onceover_lab.embed import upairflow, upconnect
 from onceover_lab.embed.airflow import AirflowHome
-from onceover_lab.embed.lock import alone
 from onceover_lab.embed.security import write_private
-from onceover_lab.embed.up import ClusterStatus
-from onceover_lab.embed.upairflow import AirflowStatus
-from onceover_lab.embed.upconnect import ConnectStatus
+from onceover_lab.embed.up import airflow as upairflow
+from onceover_lab.embed.up import clusters
+from onceover_lab.embed.up import connect as upconnect
+from onceover_lab.embed.up.airflow import AirflowStatus
+from onceover_lab.embed.up.clusters import ClusterStatus
+from onceover_lab.embed.up.connect import ConnectStatus
+from onceover_lab.embed.up.lock import alone
 
 Say = Callable[[str], object]
 
@@ -93,7 +94,7 @@ def check_runs(found: MachineStatus, *, airflow: bool) -> None:
 def up_clusters(home: Path, say: Say, note: Say) -> MachineStatus:
     """Start the clusters, and Connect without waiting for it; every shell finds them from then on.
 
-    For one caller at a time, as the other parts of ``up`` are: see :func:`onceover_lab.embed.lock.alone`.
+    For one caller at a time, as the other parts of ``up`` are: see :func:`onceover_lab.embed.up.lock.alone`.
     """
     ensure_java()
     say("starting the clusters east and west, and Kafka Connect")

@@ -28,8 +28,8 @@ from onceover_lab.demo.driver import Driver, kill_driver, read_driver
 from onceover_lab.demo.play import Narrator
 from onceover_lab.embed.airflow import AirflowHome, AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster, start_all
-from onceover_lab.embed.lock import alone
 from onceover_lab.embed.ports import configured_port
+from onceover_lab.embed.up.lock import alone
 
 FLOW: Final = "flights-dr"
 _STOP_TIMEOUT_S: Final = 60.0

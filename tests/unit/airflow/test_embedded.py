@@ -13,7 +13,7 @@ from onceover.errors import UsageError
 from onceover_lab.embed.airflow import is_healthy
 from onceover_lab.embed.airflow_config import AirflowSecrets, render_config
 from onceover_lab.embed.airflow_rest import AirflowRest
-from onceover_lab.embed.upairflow import down, status
+from onceover_lab.embed.up.airflow import down, status
 
 
 def rendered(home: Path, secret: AirflowSecrets) -> configparser.ConfigParser:

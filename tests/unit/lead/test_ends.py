@@ -13,7 +13,7 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import Each
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.lead import ends as module
-from onceover.lead.ends import BatchPlanner
+from onceover.lead.ends import EndCheck
 from onceover.model import TopicPartition
 from onceover.resume.resume import map_partition
 from onceover.state import names
@@ -124,9 +124,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def planner(world: World, monkeypatch: pytest.MonkeyPatch) -> BatchPlanner:
+def planner(world: World, monkeypatch: pytest.MonkeyPatch) -> EndCheck:
     enrolment = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 1)
-    made = BatchPlanner("f", "run", lambda: 1.0)
+    made = EndCheck("f", "run")
     made._clusters = (world.side(world.leaders), world.side(world.target_leaders))
     monkeypatch.setattr(made, "_read", lambda: {"t": enrolment})
     monkeypatch.setattr(made, "_stopped", lambda: world.stopped)
@@ -138,7 +138,7 @@ def copy(world: World, *numbers: int) -> None:
     world.positions.update(dict.fromkeys(numbers, END))
 
 
-def test_everything_led_is_done_when_it_is_copied(world: World, planner: BatchPlanner) -> None:
+def test_everything_led_is_done_when_it_is_copied(world: World, planner: EndCheck) -> None:
     """The near miss of all below."""
     ends = planner.ends()
     assert ends == {tp(0): END, tp(1): END, tp(2): END}
@@ -148,7 +148,7 @@ def test_everything_led_is_done_when_it_is_copied(world: World, planner: BatchPl
     assert world.slept_s == 0
 
 
-def test_partition_whose_progress_is_not_told_is_not_done(world: World, planner: BatchPlanner) -> None:
+def test_partition_whose_progress_is_not_told_is_not_done(world: World, planner: EndCheck) -> None:
     """A coordinator that has not read its log tells of none, or it is gone: then its lane stops it."""
     ends = planner.ends()
     copy(world, 0, 1, 2)
@@ -162,7 +162,7 @@ def test_partition_whose_progress_is_not_told_is_not_done(world: World, planner:
 
 
 def test_partition_without_a_leader_keeps_none_of_the_others_from_being_copied(
-    world: World, planner: BatchPlanner
+    world: World, planner: EndCheck
 ) -> None:
     """The run copies those, waits a little, then ends as a temporary failure that names it: never as done."""
     world.leaders[1] = -1
@@ -176,7 +176,7 @@ def test_partition_without_a_leader_keeps_none_of_the_others_from_being_copied(
     assert module.LEADERLESS_S <= world.slept_s < module.LEADERLESS_S + 1
 
 
-def test_leader_that_comes_back_is_copied_in_the_same_run(world: World, planner: BatchPlanner) -> None:
+def test_leader_that_comes_back_is_copied_in_the_same_run(world: World, planner: EndCheck) -> None:
     """Its end is what is there then."""
     world.leaders[1] = -1
     ends = planner.ends()
@@ -194,7 +194,7 @@ def test_leader_that_comes_back_is_copied_in_the_same_run(world: World, planner:
 
 @pytest.mark.parametrize("side", ["source", "target", "map"])
 def test_leader_that_goes_while_the_run_copies_is_not_waited_for_without_an_end(
-    world: World, planner: BatchPlanner, side: str
+    world: World, planner: EndCheck, side: str
 ) -> None:
     """On either side, or of the offset map: the end is known, and nobody can get there."""
     ends = planner.ends()
@@ -211,7 +211,7 @@ def test_leader_that_goes_while_the_run_copies_is_not_waited_for_without_an_end(
         planner.reached(ends)
 
 
-def test_copied_or_stopped_partitions_need_no_leader(world: World, planner: BatchPlanner) -> None:
+def test_copied_or_stopped_partitions_need_no_leader(world: World, planner: EndCheck) -> None:
     """What is on the target already, and what waits for a person anyway."""
     ends = planner.ends()
     copy(world, 0, 1)
@@ -225,7 +225,7 @@ def test_copied_or_stopped_partitions_need_no_leader(world: World, planner: Batc
     assert planner.reached(ends)
 
 
-def test_request_to_stop_ends_the_wait_for_a_leader(world: World, planner: BatchPlanner) -> None:
+def test_request_to_stop_ends_the_wait_for_a_leader(world: World, planner: EndCheck) -> None:
     """A person does not wait for an election."""
     world.leaders[1] = -1
     ends = planner.ends()
@@ -236,7 +236,7 @@ def test_request_to_stop_ends_the_wait_for_a_leader(world: World, planner: Batch
 
 
 def test_partition_that_may_not_be_asked_about_is_for_its_lane_to_stop(
-    world: World, planner: BatchPlanner
+    world: World, planner: EndCheck
 ) -> None:
     """Planned for until it has stopped, or can be asked about; the others have their ends at once."""
     world.denied = {1: UsageError("no right")}
@@ -254,7 +254,7 @@ def test_partition_that_may_not_be_asked_about_is_for_its_lane_to_stop(
     assert world.slept_s == 0
 
 
-def test_topic_that_may_not_be_seen_is_not_gone(world: World, planner: BatchPlanner) -> None:
+def test_topic_that_may_not_be_seen_is_not_gone(world: World, planner: EndCheck) -> None:
     """A cluster that may not show it says that it knows nothing of it."""
     world.hidden = UsageError("no right")
     ends = planner.ends()
@@ -266,7 +266,7 @@ def test_topic_that_may_not_be_seen_is_not_gone(world: World, planner: BatchPlan
 
 
 @pytest.mark.parametrize("where", ["hidden", "denied"])
-def test_answer_that_will_come_is_waited_for(world: World, planner: BatchPlanner, where: str) -> None:
+def test_answer_that_will_come_is_waited_for(world: World, planner: EndCheck, where: str) -> None:
     """By whoever retries: a run does not begin without a partition whose leader is just moving."""
     if where == "hidden":
         world.hidden = NotNow("error 6")
@@ -281,7 +281,7 @@ def test_answer_that_will_come_is_waited_for(world: World, planner: BatchPlanner
 
 
 def test_leader_that_cannot_be_reached_holds_up_its_own_partitions_only(
-    world: World, planner: BatchPlanner
+    world: World, planner: EndCheck
 ) -> None:
     """Until its lane has stopped them; a firewall between us and one broker of many."""
     world.denied[1] = Retriable("no connection")
@@ -293,14 +293,14 @@ def test_leader_that_cannot_be_reached_holds_up_its_own_partitions_only(
     assert planner.reached(ends)
 
 
-def test_source_of_which_nobody_tells_anything_is_away(world: World, planner: BatchPlanner) -> None:
+def test_source_of_which_nobody_tells_anything_is_away(world: World, planner: EndCheck) -> None:
     """Nothing can be planned, and nothing is said to be copied."""
     world.denied = dict.fromkeys(range(3), Retriable("no connection"))
     with pytest.raises(Retriable):
         planner.ends()
 
 
-def test_topic_that_is_gone_is_not_waited_for(world: World, planner: BatchPlanner) -> None:
+def test_topic_that_is_gone_is_not_waited_for(world: World, planner: EndCheck) -> None:
     """Its lane stops it: SOURCE_MISSING."""
     world.leaders[1] = -1
     ends = planner.ends()
@@ -313,7 +313,7 @@ def test_a_stop_of_no_partition_ends_no_run(world: World, monkeypatch: pytest.Mo
     """Whoever has written it into the state: what is stopped besides is known all the same."""
     values = {"stop/junk": 5, "stop/t/x": {}, names.stop_key("t", 1): {}}
     enrolment = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 1)
-    made = BatchPlanner("f", "run", lambda: 1.0)
+    made = EndCheck("f", "run")
     made._clusters = (world.side(world.leaders), world.side(world.target_leaders))
     leader = {names.enrolment_key("t"): enrolment.to_json()}
     parts = {names.STATE_LEADER: leader, names.STATE_OTHERS: values}

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.link.connection import ConnectionLost
-from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, session_error
+from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, query_error, session_error
 from onceover.spark.launch.master import checked, reach
 
 # As Spark 4.2 puts a worker's exception between its own words.
@@ -20,7 +20,7 @@ stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure:
 Lost task 0.3 in stage 0.0 (TID 6) (127.0.0.1
 executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "worker.py", line 1, in main
-    yield from copy_lane(partition)
+    yield from copy_lanes(plan, rows)
 onceover.spark.failures.WorkerError: {text}
 \tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
 """
@@ -31,6 +31,17 @@ def through_spark(error: Exception) -> OnceoverError:
     with pytest.raises(WorkerError) as caught, carrying("lane 0"):
         raise error
     return error_of(PySparkException(AROUND.format(text=caught.value)))
+
+
+def test_query_that_fails_while_its_jvm_goes_down_failed_by_that() -> None:
+    """Whatever it says of it; what one of us has raised is told as it is."""
+    seen = PySparkException('Cannot invoke "DAGScheduler.cleanupQueryJobs(long)" because it is null')
+    assert query_error(seen, lambda: True).code == "JVM_GONE"
+    assert query_error(seen, lambda: False).code == "SPARK_FAILED"
+    with pytest.raises(WorkerError) as caught, carrying("a test"):
+        raise NeedsOperator("no", code="FOREIGN_CLUSTER")
+    ours = PySparkException(AROUND.format(text=caught.value))
+    assert query_error(ours, lambda: True).code == "FOREIGN_CLUSTER"
 
 
 @pytest.mark.parametrize("kind", [Retriable, UsageError, NeedsOperator, Fenced, Fatal, ConnectionLost])

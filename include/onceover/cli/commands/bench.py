@@ -9,7 +9,7 @@ import sys
 import time
 
 from onceover.cli.terminal.output import CommandResult
-from onceover_lab.bench.report import render_ratios, render_workload
+from onceover_lab.bench.findings.report import render_ratios, render_workload
 from onceover_lab.bench.workloads import keep_systems, select_workloads
 
 

@@ -7,6 +7,7 @@ upgraded, Spark starts as always.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import logging
 import os
@@ -24,6 +25,8 @@ from onceover.spark.launch.locate import spark_submit
 log = logging.getLogger(__name__)
 
 CACHE_VARIABLE: Final = "ONCEOVER_CACHE"
+_TRIAL: Final = Path(__file__).with_name("trial.py")
+_DIGITS: Final = 12
 # Dumping 175 MB took 20 s beside other work.
 _TIMEOUT_S: Final = 300.0
 
@@ -32,7 +35,9 @@ def archive_path() -> Path:
     """Return where the archive of this Spark is kept."""
     cache = os.environ.get(CACHE_VARIABLE)
     folder = Path(cache) if cache else Path(onceover.__file__).parents[2] / ".cache"
-    return folder / "spark" / f"classes-{importlib.metadata.version('pyspark')}.jsa"
+    # Of the query that it was made with, too: another one loads other classes.
+    query = hashlib.sha256(_TRIAL.read_bytes()).hexdigest()[:_DIGITS]
+    return folder / "spark" / f"classes-{importlib.metadata.version('pyspark')}-{query}.jsa"
 
 
 def archive_flags() -> list[str]:
@@ -68,7 +73,7 @@ def make_archive() -> Path:
             *("--master", "local[1,2]"),
             *("--conf", f"spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit={dumped}"),
             *("--conf", "spark.ui.port=0", "--conf", "spark.log.level=ERROR"),
-            str(Path(__file__).with_name("trial.py")),
+            str(_TRIAL),
             work,
         ]
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -90,4 +95,7 @@ def make_archive() -> Path:
             )
         dumped.chmod(0o444)
         dumped.rename(path)
+    for other in path.parent.glob("classes-*.jsa"):
+        if other != path:
+            other.unlink(missing_ok=True)
     return path

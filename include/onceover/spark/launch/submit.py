@@ -181,10 +181,6 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     where = _master(wanted, (os.cpu_count() or 1) if wanted == "local" else 1)
     conf = _conf(where, flow)
     conf["spark.app.name"] = f"onceover audit {flow.flow}"
-    # Great Expectations asks many small questions of small tables: each is answered sooner than it could
-    # be planned anew, or compiled.
-    conf["spark.sql.codegen.wholeStage"] = "false"
-    conf["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
     return SparkJob(
         application=job_script("audit.py"),
         master=where,
@@ -228,6 +224,9 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         # Hadoop's files have modes of their own, whatever the process's umask is, also on other machines.
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
         "spark.sql.shuffle.partitions": "1",
+        # A handful of rows is there sooner than code for them could be compiled.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         # A speculative copy of a lane would fence the running one.
         "spark.speculation": "false",
         # An end of the query that hangs must not keep the run from ending.
@@ -238,6 +237,7 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         # Spark switches it off for a streaming query anyway, with a warning.
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "onceover.spark.daemon",
         **protection(master),
     }
     if master.startswith("local"):

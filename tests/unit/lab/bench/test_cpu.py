@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onceover_lab.bench.cpu import ProcessCpu, ProcessId, tree_cpu_s
+from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, tree_cpu_s
 
 ROOT = ProcessId(1, 0.0)
 CHILD = ProcessId(2, 1.0)

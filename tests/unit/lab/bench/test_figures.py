@@ -7,21 +7,21 @@ import json
 import pytest
 
 from onceover.errors import Retriable
-from onceover_lab.bench.figures import (
+from onceover_lab.bench.findings.figures import (
     Arrivals,
     Observed,
     check_complete,
     latency_figures,
     throughput_figures,
 )
-from onceover_lab.bench.results import (
+from onceover_lab.bench.findings.results import (
     LATENCY_METRICS,
     THROUGHPUT_METRICS,
     ContenderRun,
     WorkloadResult,
     as_document,
 )
-from onceover_lab.bench.stats import Sample, Spread
+from onceover_lab.bench.findings.stats import Sample, Spread
 from onceover_lab.bench.workloads import DEFAULT, WorkloadKind
 
 THROUGHPUT = next(w for w in DEFAULT if w.kind is WorkloadKind.THROUGHPUT)

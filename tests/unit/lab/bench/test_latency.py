@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from onceover.errors import Retriable
-from onceover_lab.bench import latency
-from onceover_lab.bench.latency import LatencyReader
+from onceover_lab.bench.clients import latency
+from onceover_lab.bench.clients.latency import LatencyReader
 from onceover_lab.bench.workloads import DEFAULT, PARTITIONS, WorkloadKind
 
 WORKLOAD = replace(

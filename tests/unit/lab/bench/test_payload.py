@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from onceover_lab.bench.payload import make_pool
+from onceover_lab.bench.clients.payload import make_pool
 
 
 @pytest.mark.parametrize("record_bytes", [100, 1024, 16_384])

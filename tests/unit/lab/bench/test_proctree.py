@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from onceover_lab.bench.proctree import ProcessTree
+from onceover_lab.bench.watching.proctree import ProcessTree
 from tests.support.wait import wait_until
 
 BURN = "import time\nend=time.process_time()+{s}\nwhile time.process_time()<end: pass\n"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from onceover_lab.bench.plot import draw
-from onceover_lab.bench.publish import publish
-from onceover_lab.bench.report import render_page, render_ratios, render_workload
-from onceover_lab.bench.results import ContenderRun, WorkloadResult
+from onceover_lab.bench.findings.plot import draw
+from onceover_lab.bench.findings.publish import publish
+from onceover_lab.bench.findings.report import render_page, render_ratios, render_workload
+from onceover_lab.bench.findings.results import ContenderRun, WorkloadResult
 from onceover_lab.bench.workloads import DEFAULT, EXTRA, WorkloadKind
 
 THROUGHPUT = next(w for w in DEFAULT if w.kind is WorkloadKind.THROUGHPUT)

@@ -14,11 +14,11 @@ import pytest
 from onceover.errors import Retriable
 from onceover.process.children import ChildProcess
 from onceover_lab.demo import feeding, machine
-from onceover_lab.embed import up as clusters
-from onceover_lab.embed import upairflow
 from onceover_lab.embed.airflow import MARK, STATE_FILE, State
 from onceover_lab.embed.registry import ProcessIdentity
 from onceover_lab.embed.service import Service
+from onceover_lab.embed.up import airflow as upairflow
+from onceover_lab.embed.up import clusters
 from tests.support.wait import wait_until
 
 READY = "import threading; print('ready', flush=True); threading.Event().wait()"

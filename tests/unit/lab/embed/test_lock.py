@@ -20,10 +20,10 @@ from onceover_lab.demo import machine
 from onceover_lab.demo.machine import MachineStatus
 from onceover_lab.embed import airflow
 from onceover_lab.embed.airflow import MARK, AirflowStandalone, State
-from onceover_lab.embed.lock import alone
 from onceover_lab.embed.ports import PortReservation
-from onceover_lab.embed.up import ClusterStatus
-from onceover_lab.embed.upconnect import ConnectStatus
+from onceover_lab.embed.up.clusters import ClusterStatus
+from onceover_lab.embed.up.connect import ConnectStatus
+from onceover_lab.embed.up.lock import alone
 from tests.support.wait import wait_until
 
 TIMEOUT_S: Final = 30.0
@@ -32,7 +32,7 @@ SLEEP: Final = "import threading; threading.Event().wait()"
 HOLDER: Final = f"""
 import sys
 from pathlib import Path
-from onceover_lab.embed.lock import alone
+from onceover_lab.embed.up.lock import alone
 from onceover.process.children import ChildProcess
 home = Path(sys.argv[1])
 with alone(home, "make up"):

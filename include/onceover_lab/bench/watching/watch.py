@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from onceover.errors import Retriable
-from onceover_lab.bench.stats import Sample
-from onceover_lab.bench.topics import Topics
+from onceover_lab.bench.clients.topics import Topics
+from onceover_lab.bench.findings.stats import Sample
 
 SAMPLE_INTERVAL_S: Final = 0.1
 _START_TIMEOUT_S: Final = 180.0

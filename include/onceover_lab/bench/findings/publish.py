@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onceover_lab.bench.plot import draw
-from onceover_lab.bench.report import DATA_FILE, PAGE_FILE, PLOT_FILE, render_page
-from onceover_lab.bench.results import WorkloadResult, as_document
+from onceover_lab.bench.findings.plot import draw
+from onceover_lab.bench.findings.report import DATA_FILE, PAGE_FILE, PLOT_FILE, render_page
+from onceover_lab.bench.findings.results import WorkloadResult, as_document
 
 
 def publish(

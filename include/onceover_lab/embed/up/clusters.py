@@ -1,6 +1,6 @@
 """The two clusters ``east`` and ``west`` that keep running until they are taken down.
 
-``up`` and ``down`` are for one caller at a time: see :func:`onceover_lab.embed.lock.alone`.
+``up`` and ``down`` are for one caller at a time: see :func:`onceover_lab.embed.up.lock.alone`.
 """
 
 from __future__ import annotations

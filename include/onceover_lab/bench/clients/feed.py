@@ -1,7 +1,7 @@
 """Writes the records of a workload with librdkafka: the source's data, and the ceiling's copy.
 
-Run as a program (``python -m onceover_lab.bench.feed``) it is the ceiling: a process of its own, so that its
-CPU time is measured like that of the systems under test.
+Run as a program (``python -m onceover_lab.bench.clients.feed``) it is the ceiling: a process of its own, so
+that its CPU time is measured like that of the systems under test.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from onceover.errors import Retriable
-from onceover_lab.bench.payload import make_pool
+from onceover_lab.bench.clients.payload import make_pool
 from onceover_lab.bench.workloads import PARTITIONS
 
 # Records of one partition handed over at once: enough to fill its batch.
@@ -96,7 +96,7 @@ def _drain(producer: Producer, below: int) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Feed one topic, as told by the arguments."""
-    parser = argparse.ArgumentParser(prog="onceover_lab.bench.feed")
+    parser = argparse.ArgumentParser(prog="onceover_lab.bench.clients.feed")
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--codec", required=True)

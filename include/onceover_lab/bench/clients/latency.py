@@ -15,9 +15,9 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from onceover.errors import Retriable
-from onceover_lab.bench.figures import Arrivals
-from onceover_lab.bench.payload import make_pool
-from onceover_lab.bench.topics import Topics
+from onceover_lab.bench.clients.payload import make_pool
+from onceover_lab.bench.clients.topics import Topics
+from onceover_lab.bench.findings.figures import Arrivals
 from onceover_lab.bench.workloads import PARTITIONS, Workload
 
 _STAMP: Final = struct.Struct(">qq")  # monotonic time in ns, sequence number

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onceover.errors import UsageError
-from onceover_lab.bench.results import WorkloadResult
+from onceover_lab.bench.findings.results import WorkloadResult
 from onceover_lab.bench.workloads import WorkloadKind
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Final
 
 import psutil
 
-from onceover_lab.bench.cpu import ProcessCpu, ProcessId, tree_cpu_s
-from onceover_lab.bench.stats import Sample
+from onceover_lab.bench.findings.stats import Sample
+from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, tree_cpu_s
 
 # Both looks cost CPU on the machine that is measured. The CPU clock ticks every 10 ms; a scan for new
 # members reads every process of the machine; PSS makes the kernel walk all mappings.

@@ -1,0 +1,1 @@
+"""What writes and reads beside the systems under test: records, topics, consumers, latency."""

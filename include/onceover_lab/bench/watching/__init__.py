@@ -1,0 +1,1 @@
+"""What is seen of a run from outside: CPU and memory of its processes, its progress, the machine."""
