@@ -227,9 +227,9 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
                     "Age of the last drill", "s", (f"time() - {_all(m.DRILL_ENDED)}", "{{flow}} {{mode}}")
                 ),
                 _lines(
-                    "Groups in place, dead letters",
+                    "Groups by how they stand, dead letters",
                     "short",
-                    (_all(m.GROUPS), "{{flow}} groups"),
+                    (_all(m.GROUPS), "{{flow}} groups {{standing}}"),
                     (_all(m.DEAD_LETTERS), "{{flow}} dead letters"),
                 ),
             ),

@@ -18,7 +18,7 @@ class SparkRun:
     paused = False
 
     def __init__(self, flow: Path, home: Path) -> None:
-        self._child = Replicate(flow, home, "--until", "forever").child
+        self._child = Replicate(flow, home, "--until", "forever", "--restarts", "0").child
 
     @property
     def child(self) -> SparkRun:

@@ -7,7 +7,9 @@ and a number that nobody knows is null, never 0.
 from __future__ import annotations
 
 import os
+import re
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ from confluent_kafka.admin import AdminClient
 from onceover.cli.terminal.statustext import describe
 from onceover.clock import now_ms
 from onceover.config.flow.load import load_flow
+from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.produce.notes import NoteWriter
+from onceover.lead import movement, supervisor
 from onceover.model import TopicPartition
 from onceover.spark.failures import jvm_gone
 from onceover.state import names
@@ -30,6 +34,7 @@ from onceover.wiring.flows import open_clusters
 from onceover.wiring.status import PATIENCE_S, read_status
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
+from tests.support.groups import commit
 from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica, delete_topics
 
@@ -84,14 +89,34 @@ def test_a_source_that_is_paused_or_killed_hides_nothing_that_the_target_knows(
     unique_name: str,
     target_cluster: SharedCluster,
     capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """SIGSTOP and kill -9: position, last commit and stops within seconds, exit code 5, and no lag of 0."""
+    """SIGSTOP and kill -9: position, last commit and stops within seconds, exit code 5, and no lag of 0.
+
+    A driver that waits for such a source lives, and says so.
+    """
+    monkeypatch.setattr(supervisor, "HEARTBEAT_S", 0.0)
+    monkeypatch.setattr(supervisor, "_SOURCE_PATIENCE_S", 1.0)
     quiet = start_cluster("quiet")
     with Replica(tmp_path, unique_name, quiet.client, target_cluster.client) as replica:
         topic = copied(replica)
         code, entry = status(replica, capsys)
         assert (code, entry["run"]["state"], entry["lag_offsets"]) == (0, "ended", 0)
         broker = psutil.Process(quiet.nodes[0].pid)
+        with replica.flow.running() as (lead, _):
+            broker.suspend()
+            begun_ms, begun_s = now_ms(), time.monotonic()
+            for _ in range(3):
+                with suppress(Retriable):
+                    lead.tick()
+            assert time.monotonic() - begun_s < SILENT_AFTER_MS / 1000, "each within its patience"
+            code, entry = status(replica, capsys)
+            assert (code, entry["run"]["state"], entry["state"]) == (5, "running", "unknown")
+            assert [p["state"] for p in entry["partitions"]] == ["unknown"]
+            assert 0 < entry["source"]["heard_ms"] < begun_ms + 2000
+            assert "it has answered the flow's driver" in entry["needs"][0]["message"]
+            broker.resume()
+            lead.end()
         for silence in (broker.suspend, broker.kill):
             silence()
             code, entry = status(replica, capsys)
@@ -282,6 +307,75 @@ def test_text_begins_with_who_needs_a_person(flows: Path, replica: Replica, caps
     assert lines[title + 1].startswith(f"  ! TARGET_MISSING: {topic}:0 is stopped: ")
     assert lines[title + 2].startswith("    do: ")
     assert lines[title + 3] == f"    likewise partition 1 of {topic}"
+
+
+def why(replica: Replica, capsys: Capture, name: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of ``--topic``, and the answer."""
+    code, document = replica.command(capsys, "status", str(replica.flow.path), "--topic", name)
+    assert code == document["why"]["exit"]
+    return code, document["why"]
+
+
+def test_any_name_is_told_why_it_is_copied_or_not(replica: Replica, capsys: Capture) -> None:
+    """Before and after the first start; nothing is changed by asking."""
+    replica.configure(topics={"exclude": [f"{replica.name}[.]tmp"]})
+    topic, tmp = replica.topic("copied", 2), replica.topic("tmp")
+    replica.source.plain(topic, 0, replica.source.records(10))
+    code, found = why(replica, capsys, topic)
+    assert (code, found["answer"], found["resolve"]) == (
+        0,
+        "not_taken_in",
+        f"`onceover replicate {replica.name}`",
+    )
+    assert f"create topic {topic}" in found["details"][0]
+    taken = replica.topic("taken")
+    replica.target_topic(taken)
+    replica.target.plain(taken, 0, replica.target.records(1))
+    code, found = why(replica, capsys, taken)
+    assert (code, found["answer"], found["code"]) == (3, "refused", "TARGET_NOT_EMPTY"), "as it will be"
+    replica.copy()
+    code, found = why(replica, capsys, f"{topic}:0")
+    assert (code, found["answer"]) == (0, "copied") and "source offset 10" in found["line"]
+    commit(replica.source_client, f"{replica.name}-readers", topic, {0: 4, 1: 0})
+    groups = status(replica, capsys)[1]["groups"]
+    (mine,) = [each for each in groups["groups"] if each["group"] == f"{replica.name}-readers"]
+    assert (mine["standing"], mine["lag"], groups["error"]) == ("behind", 6, None)
+    assert mine["positions"][0]["translated"] == 4 and mine["positions"][0]["current"] is None
+    code, found = why(replica, capsys, tmp)
+    assert (code, found["rule"], found["pattern"]) == (0, "excluded", f"{replica.name}[.]tmp")
+    assert why(replica, capsys, f"{topic}:7")[0] == 2
+    code, found = why(replica, capsys, f"{replica.name}.copide")
+    assert (code, found["answer"], found["did_you_mean"][0]) == (2, "missing", topic)
+    assert why(replica, capsys, "__consumer_offsets")[1]["rule"] == "internal"
+    assert replica.command(capsys, "status", "--topic", topic)[0] == 2, "of which flow?"
+    assert replica.command(capsys, "status", str(replica.flow.path), "--topic", "a b")[0] == 2
+
+
+def test_partition_that_does_not_move_is_seen(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that lives, and no lane that copies; one behind an open transaction waits for that instead."""
+    monkeypatch.setattr(movement, "STILL_AFTER_S", 0.0)
+    monkeypatch.setattr(movement, "_LOOK_S", 0.0)
+    monkeypatch.setattr(supervisor, "HEARTBEAT_S", 0.0)
+    topic, held = replica.topic("stands"), replica.topic("held")
+    replica.source.plain(topic, 0, replica.source.records(10))
+    transaction = replica.source.transaction(held)
+    transaction.send(0, replica.source.records(3))
+    with replica.flow.running() as (lead, layout):
+        lead.tick()
+        code, entry = status(replica, capsys)
+        assert (code, needs(entry)) == (3, ["NOT_MOVING"])
+        assert {p["topic"]: p["state"] for p in entry["partitions"]} == {topic: "stuck", held: "caught_up"}
+        code, found = why(replica, capsys, topic)
+        assert (code, found["answer"], found["code"]) == (3, "stuck", "NOT_MOVING")
+        code, found = why(replica, capsys, f"{held}:0")
+        assert (code, found["answer"]) == (0, "held")
+        assert re.search(r"transaction of producer id \d+, from offset 0 on", found["line"])
+        transaction.abort()
+        replica.flow.finish(lead, layout)
+        code, entry = status(replica, capsys)
+        assert (code, needs(entry)) == (0, [])
 
 
 def test_dead_letters_are_counted_and_it_is_said_how(replica: Replica, capsys: Capture) -> None:

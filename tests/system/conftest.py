@@ -177,6 +177,8 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     target = {"alias": "target", "client": {"bootstrap.servers": target_cluster.bootstrap}}
     # Slow and in small transactions, so that a test can look at the running driver and kill it midway.
     slow = {"limits": {"bytes_per_second": "150KiB"}, "transaction": {"max_bytes": "64KiB"}}
+    # Nobody is kept off, and nobody has to be moved: a program says that it has done so.
+    moved = {"fence": "command", "redirect": "command", "command": ["/bin/true"], "quiet": "500ms"}
     documents: dict[str, dict[str, object]] = {
         # The first by name: what a form starts that nobody touches.
         "flights": {"source": source, "target": target, "switchover": {"fence": "person"}},
@@ -187,6 +189,13 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
             "source": source,
             "target": target,
             "switchover": {"fence": "person", "quiet": "500ms"},
+        },
+        "sys-over": {"source": source, "target": target, "switchover": {"reverse": "sys-over-back"}},
+        "sys-over-back": {
+            "source": target,
+            "target": source,
+            "topics": {"include": ["sys-over[.].*"], "discovery_interval": "1s"},
+            "switchover": moved,
         },
         "sys-board": {"source": source, "target": target},
         "sys-progress": {"source": source, "target": target},

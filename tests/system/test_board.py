@@ -81,6 +81,9 @@ def test_a_person_finds_every_flow_and_what_is_the_matter_with_it(
     assert f"{RECORDS}" in told
     assert f"{TOPIC}:0" in told
     assert PLANTED not in told
+    inside.get_by_role("link", name=f"{TOPIC}:0").click()
+    inside.get_by_role("heading", name=TOPIC).wait_for()
+    assert "offsets behind" in inside.locator("body").inner_text(), "why that topic is as it is"
     inside.get_by_role("link", name="all flows").click()
     inside.get_by_role("link", name="Audit", exact=True).click()
     page.wait_for_url(lambda url: "/dags/audit" in url)

@@ -73,6 +73,7 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
         "failover_drill",
         "confirm_drill",
         "export_orphans",
+        "failback",
         *AUDITING,
         *REHEARSING,
     }
@@ -223,6 +224,29 @@ def test_progress_is_planned_approved_and_applied(dags: dict[str, Any]) -> None:
     assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
     assert dag.params.get_param("kind").schema["enum"] == ["seed", "adopt"]
     assert (dag.params["apply"], dag.params["replace"], dag.schedule) == (True, False, None)
+    assert dag.doc_md
+
+
+def test_the_way_back_asks_before_each_of_its_steps(dags: dict[str, Any]) -> None:
+    """The tasks of other DAGs in a row; a question that is not put stops nothing, a failure does."""
+    dag = dags["failback"]
+    order = ["find_way_back", "plan_orphans", "approve_orphans", "apply_orphans"]
+    order += ["plan_progress", "approve_progress", "apply_progress", "start_replicate", "await_caught_up"]
+    order += ["plan_drill", "approve_drill", "run_drill"]
+    followers = {a: {b} for a, b in pairwise(order)} | {order[-1]: set()}
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == followers
+    asking = {task.task_id for task in dag.tasks if task.trigger_rule.value == "all_success"}
+    assert asking == {"find_way_back", "approve_orphans", "approve_progress", "approve_drill"}
+    retries = {task.task_id: task.retries for task in dag.tasks if task.has_retry_policy}
+    assert retries.pop("await_caught_up") > 100
+    assert retries.keys() == {*order} - {"await_caught_up"} and all(0 < n <= 10 for n in retries.values())
+    assert dag.params.dump() == {
+        "flow": "always",
+        "topics": None,
+        "rebuild": True,
+        "take_over": False,
+        "apply": True,
+    }
     assert dag.doc_md
 
 

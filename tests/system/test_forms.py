@@ -25,8 +25,9 @@ TOPIC = f"{FLOW}.departures"
 RECORDS = 90
 RUN_TIMEOUT_S = 300.0
 # Connect's form is sent where a Connect cluster runs: test_migrate_connector_offsets.py.
-# A word to a drill where one waits: test_failover_drill.py.
-ELSEWHERE: Final = frozenset({"migrate_connector_offsets", "confirm_drill"})
+# A word to a drill where one waits: test_failover_drill.py. A way back where something was promoted:
+# test_failback.py.
+ELSEWHERE: Final = frozenset({"migrate_connector_offsets", "confirm_drill", "failback"})
 SPARK: Final = ("replicate", "audit")
 # Every field of every form with something else than its default, which still works;
 CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {

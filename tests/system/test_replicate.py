@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -135,17 +134,19 @@ def test_killed_run_resumes_by_itself_and_nothing_is_lost_or_repeated(
     assert verdict.source_records == verdict.target_records == BEFORE + AFTER
 
 
-def test_retry_comes_within_seconds(run: KilledRun, airflow: AirflowStandalone) -> None:
-    """Two tries: the killed one and the one that resumed it."""
-    killed, resumed = airflow.task_tries(DAG, run.run_id, "replicate")
-    assert (killed["state"], resumed["state"]) == ("failed", "success")
-    pause = datetime.fromisoformat(resumed["start_date"]) - datetime.fromisoformat(killed["end_date"])
-    assert pause.total_seconds() < 20
-    assert "killed by signal 9" in airflow.task_logs(DAG, run.run_id, "replicate", 1)
+def test_the_same_try_starts_a_new_driver_at_once(run: KilledRun, airflow: AirflowStandalone) -> None:
+    """Airflow's scheduler and its delays are out of the way; the log says what happened."""
+    (only,) = airflow.task_tries(DAG, run.run_id, "replicate")
+    assert only["state"] == "success"
+    text = airflow.task_logs(DAG, run.run_id, "replicate", 1)
+    assert "killed by signal 9" in text
+    assert "started again at once, 1 of 3" in text
 
 
-def test_report_holds_counts_of_the_last_try_and_the_lag(run: KilledRun, airflow: AirflowStandalone) -> None:
-    """Names and numbers only: what was fed after the kill is in them, what the first try copied is not."""
+def test_report_counts_for_the_last_driver_and_holds_the_lag(
+    run: KilledRun, airflow: AirflowStandalone
+) -> None:
+    """Names and numbers only: what was fed after the kill is in them, what the first driver copied is not."""
     counts = airflow.xcom(DAG, run.run_id, "report_result")
     assert AFTER <= counts.pop("records") < BEFORE + AFTER
     assert counts.pop("bytes") > 0

@@ -16,6 +16,7 @@ import pytest
 
 from onceover.cli.commands import replicate
 from onceover.config.flow.load import load_flow
+from onceover.spark.launch.again import Restarts
 from onceover.spark.launch.submit import replicate_job
 from tests.support.signals import default_signals
 from tests.support.wait import wait_until
@@ -165,7 +166,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, child: Child) -> bool:
     job = replicate_job(flow, until="forever")
     monkeypatch.setattr(replicate, "start_job", lambda *_: child)
     monkeypatch.setattr(replicate, "job_result", job_result)
-    replicate._execute(flow, job, replicate._Progress(flow, show=False, ends=False))
+    replicate._execute(flow, job, replicate._Progress(flow, show=False, ends=False), Restarts("forever"))
     return answers[0]
 
 

@@ -60,6 +60,58 @@ def line_chart(points: Sequence[ChartPoint], words: Callable[[float], str], titl
     )
 
 
+class ChartBar(NamedTuple):
+    """One of several things, in their order; ``value`` is None where it was not measured."""
+
+    at_ms: int
+    value: float | None
+    is_good: bool
+
+
+def bar_chart(
+    bars: Sequence[ChartBar], limit: float | None, words: Callable[[float], str], title: str
+) -> str:
+    """Return one bar for each, side by side, as SVG; one without a value is a mark on the ground.
+
+    Args:
+        bars: the oldest first; at least one.
+        limit: what no bar should reach; drawn where it is not far above all of them.
+        words: how a value is written at the axis.
+        title: for whoever cannot see it.
+    """
+    most = max([bar.value for bar in bars if bar.value is not None], default=0.0)
+    # An objective of many minutes would make every bar a hair.
+    drawn_limit = limit if limit is not None and limit <= 4 * most else None
+    highest = _nice(max(most, drawn_limit or 0.0))
+    ground, width = _HEIGHT - _BOTTOM, (_WIDTH - _LEFT - 8) / len(bars)
+
+    def y(value: float) -> float:
+        return _TOP + (ground - _TOP) * (1 - value / highest)
+
+    drawn = []
+    for number, bar in enumerate(bars):
+        left, top = _LEFT + width * number, min(y(bar.value or 0.0), ground - 2)
+        kind = "good" if bar.is_good else "bad"
+        place = f'x="{left + width * 0.15:.1f}" y="{top:.1f}"'
+        size = f'width="{width * 0.7:.1f}" height="{ground - top:.1f}"'
+        drawn.append(f'<rect class="{kind}" {place} {size}/>')
+    grid = [
+        f'<path class="grid" d="M{_LEFT},{y(value):.1f}H{_WIDTH - 8}"/>'
+        f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{words(value)}</text>'
+        for value in (0.0, highest / 2, highest)
+    ]
+    if drawn_limit is not None:
+        grid.append(f'<path class="limit" d="M{_LEFT},{y(drawn_limit):.1f}H{_WIDTH - 8}"/>')
+    days = [
+        f'<text x="{x:.1f}" y="{_HEIGHT - 4}" text-anchor="{anchor}">{_day(at)}</text>'
+        for at, x, anchor in ((bars[0].at_ms, _LEFT, "start"), (bars[-1].at_ms, _WIDTH - 8, "end"))
+    ]
+    return (
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}">'
+        f"{''.join(grid)}{''.join(days)}{''.join(drawn)}</svg>"
+    )
+
+
 def spark_line(points: Sequence[ChartPoint]) -> str:
     """Return a small line without words, for a row of a table."""
     highest = max([point.value for point in points if point.value is not None], default=0.0) or 1.0
@@ -102,3 +154,7 @@ def _nice(value: float) -> float:
 
 def _clock(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M")
+
+
+def _day(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")

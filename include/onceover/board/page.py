@@ -6,6 +6,7 @@ however many partitions a flow has: what is not in order is shown first, the res
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any, Final
 
 from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
-from onceover.board.charts import ChartPoint, line_chart, spark_line
+from onceover.board.charts import ChartBar, ChartPoint, bar_chart, line_chart, spark_line
 from onceover.board.samples import LagSample
+from onceover.groups.standing import describe_standing
+from onceover.operate.stuck import STUCK, stuck_need, transaction_words
 from onceover.state.records.runstate import describe_run
 from onceover.state.records.verdicts import describe_audit
 from onceover.state.records.verified import describe_verified
@@ -28,10 +31,21 @@ _LETTERS: Final = 1_500
 _NEEDS: Final = 20
 _NOTES: Final = 20
 _DRILLS: Final = 8
+_GROUPS: Final = 20
 _GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
 # Exit codes of ``status`` as colours: 0 in order, 5 not fully known; everything else waits for somebody.
 _COLOURS: Final = {0: _GOOD, 5: _UNKNOWN}
-_ORDER: Final = {"stopped": 0, "not_enrolled": 1, "idle": 2, "copying": 3, "caught_up": 4}
+_ORDER: Final = {
+    "stopped": 0,
+    "stuck": 1,
+    "not_enrolled": 2,
+    "unknown": 3,
+    "idle": 4,
+    "copying": 5,
+    "caught_up": 6,
+}
+# What Kafka takes for a name; what is in no address has no page.
+TOPIC: Final = r"^[a-zA-Z0-9._-]{1,249}$"
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,7 @@ def all_flows(
         still=still,
         rows=rows,
         look=look,
-        seen=_seen(look),
+        seen=seen_words(look),
         links=links,
     )
 
@@ -108,7 +122,7 @@ def one_flow(
         row=row,
         still=still,
         look=look,
-        seen=_seen(look),
+        seen=seen_words(look),
         tiles=_tiles(entry),
         lag=_lag_chart(samples),
         age=_age_chart(samples),
@@ -116,8 +130,9 @@ def one_flow(
         needs=[_cut(need) for need in entry["needs"][:_NEEDS]],
         more_needs=max(0, len(entry["needs"]) - _NEEDS),
         notes=entry["notes"][:_NOTES],
-        partitions=_partitions(entry["partitions"]),
-        outside=_outside(entry["topics"]),
+        partitions=_partitions(entry),
+        outside=_outside(entry),
+        groups=_groups(entry),
         drills=_drills(entry, links),
         links=links,
         report=links.reports.get((entry["flow"], "audit"), ""),
@@ -127,9 +142,9 @@ def one_flow(
     )
 
 
-def no_such_flow(flow: str, links: Links) -> str:
-    """Return the page for a flow of which nobody has heard."""
-    return render("noflow", beside=_TEMPLATES, flow=flow, links=links)
+def no_such_flow(flow: str, links: Links, up: str = "../") -> str:
+    """Return the page for a flow of which nobody has heard; ``up`` leads from there to the page of all."""
+    return render("noflow", beside=_TEMPLATES, flow=flow, links=links, up=up)
 
 
 def _is_stale(look: Look) -> bool:
@@ -155,7 +170,8 @@ def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:
     return "All flows are in order"
 
 
-def _seen(look: Look) -> str:
+def seen_words(look: Look) -> str:
+    """Return how long ago the clusters were asked."""
     return "not seen yet" if look.age_s is None else f"seen {age_text(look.age_s)} ago"
 
 
@@ -232,19 +248,49 @@ def _short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _partitions(partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _partitions(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return those that are not in order first, then those that lack most."""
 
     def place(partition: Mapping[str, Any]) -> tuple[int, int]:
         return _ORDER.get(partition["state"], 0), -(partition["lag_offsets"] or 0)
 
-    rows = sorted(partitions, key=place)
-    return {"rows": rows[:_ROWS], "more": max(0, len(rows) - _ROWS)}
+    rows = sorted(entry["partitions"], key=place)
+    shown = [{**p, "why": why_words(entry["flow"], p), **_topic_page(entry, p)} for p in rows[:_ROWS]]
+    return {"rows": shown, "more": max(0, len(rows) - _ROWS)}
 
 
-def _outside(topics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    rows = [topic for topic in topics if not topic["in"]]
-    return {"rows": rows[:_ROWS], "more": max(0, len(rows) - _ROWS)}
+def why_words(flow: str, partition: Mapping[str, Any]) -> dict[str, str]:
+    """Return what keeps a partition, in words, with the code and what to do; nothing where nothing does."""
+    told: Mapping[str, Any] = {}
+    if partition["stop"]:
+        told = partition["stop"]
+    elif partition["state"] == STUCK:
+        told = stuck_need(flow, partition)
+    elif partition["open_offsets"]:
+        whose = transaction_words(partition["open_transaction"])
+        told = {"message": f"{partition['open_offsets']} offsets wait for {whose}"}
+    return {name: str(told.get(name) or "") for name in ("code", "message", "resolve")}
+
+
+def _topic_page(entry: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, str]:
+    topic = named["topic"]
+    return {"page": f"{entry['flow']}/topics/{topic}" if re.match(TOPIC, topic) else ""}
+
+
+def _outside(entry: Mapping[str, Any]) -> dict[str, Any]:
+    rows = [topic for topic in entry["topics"] if not topic["in"]]
+    shown = [{**topic, **_topic_page(entry, topic)} for topic in rows[:_ROWS]]
+    return {"rows": shown, "more": max(0, len(rows) - _ROWS)}
+
+
+def _groups(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return how the groups stand; None before the first start."""
+    told = entry["groups"]
+    if told is None:
+        return None
+    more = told["more"] + max(0, len(told["groups"]) - _GROUPS)
+    words = describe_standing(told, entry["flow"])
+    return {**told, "groups": told["groups"][:_GROUPS], "more": more, "words": words}
 
 
 def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
@@ -253,4 +299,23 @@ def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
         {**each, "report": links.reports.get((entry["flow"], each["drill"]), "")}
         for each in (told or {}).get("drills", ())[:_DRILLS]
     ]
-    return {"rows": rows, "problem": entry.get("drills_error")}
+    told = told or {}
+    schedule, due_ms = told.get("schedule"), told.get("next_ms")
+    return {
+        "rows": rows,
+        "problem": entry.get("drills_error"),
+        "trend": _drill_chart(told),
+        "objective": None if told.get("objective_s") is None else age_text(told["objective_s"]),
+        "schedule": schedule,
+        "next_ms": due_ms,
+    }
+
+
+def _drill_chart(told: Mapping[str, Any]) -> Any:
+    """Return how long clients waited in the last drills that have ended, the oldest first."""
+    ended = [each for each in told.get("drills", ()) if each["result"] is not None]
+    bars = [ChartBar(each["began_ms"], each["rto_s"], each["result"] == _GOOD) for each in reversed(ended)]
+    if not bars:
+        return ""
+    title = "seconds that clients would have waited in the last drills"
+    return drawn(bar_chart(bars, told.get("objective_s"), age_text, title))

@@ -151,6 +151,7 @@ _OF_METAVAR: Final[Mapping[str, Completer]] = {
     "FLOW": _unless_refused(_flows),
     "CONNECT": _unless_refused(_connect_files),
     "TOPIC:PARTITION": _unless_refused(_partitions),
+    "TOPIC[:PARTITION]": _unless_refused(_topics),
     "FILE": _FILES,
     "PATH": _FILES,
     "DIR": _FILES,

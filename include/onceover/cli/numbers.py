@@ -109,6 +109,17 @@ def topic_partition(text: str) -> TopicPartition:
     return TopicPartition(topic, partition(number))
 
 
+def topic_or_partition(text: str) -> tuple[str, int | None]:
+    """Read ``TOPIC`` or ``TOPIC:PARTITION``, for argparse.
+
+    Raises:
+        UsageError: neither.
+    """
+    if ":" in text:
+        return topic_partition(text)
+    return topic(text), None
+
+
 offset: Final = whole("offset", 0, MAX_OFFSET)
 topic: Final = name("topic")
 partition: Final = whole("partition", 0, MAX_PARTITION)

@@ -13,6 +13,7 @@ from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.exitstatus import killed_by
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
+from onceover.spark.codes import DIED
 from onceover.spark.launch.master import reach
 from onceover.spark.launch.submit import SparkJob
 
@@ -65,6 +66,11 @@ def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> 
     if failure is not None:
         raise _reported(document["exit"], failure)
     return document
+
+
+def was_killed(error: OnceoverError) -> bool:
+    """Tell whether what a run ended with is that processes of it were killed."""
+    return error.code in (*DIED, CommandCode.DRIVER_KILLED)
 
 
 def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:

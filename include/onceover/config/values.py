@@ -40,6 +40,9 @@ _MASTER: Final = re.compile(
 _PRESETS: Final = (
     "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",
 )  # fmt: skip
+_TIMELESS: Final = frozenset({"@once", "@continuous"})
+# As Airflow reads it; the library knows all others.
+_CRON_OF: Final = {"@quarterly": "0 0 1 */3 *"}
 _SCHEDULE_FIX: Final = f'null, a cron expression such as "0 3 * * *", or one of: {", ".join(_PRESETS)}'
 _CRON_FIELDS: Final = 5
 # Airflow shows it in a column. What is read of longer ones ends in Python's own errors, and takes its time.
@@ -281,6 +284,14 @@ def schedule(value: object) -> str:
         # Its words name field and range; a schedule is no secret.
         raise Invalid(f"not a schedule ({_said(error)})", _SCHEDULE_FIX) from None
     return value
+
+
+def next_time(schedule: str | None, now: datetime) -> datetime | None:
+    """Return when a schedule of a flow file comes next; None for one that waits for no time of day."""
+    if schedule is None or schedule in _TIMELESS:
+        return None
+    found: datetime = croniter(_CRON_OF.get(schedule, schedule), now).get_next(datetime)
+    return found
 
 
 def rpo(value: object) -> Rpo:

@@ -28,6 +28,10 @@ RENEW_AFTER_MS: Final = 24 * 3600 * 1000
 # What may pass: the partition could not be read, or what is committed there.
 PASSING: Final = frozenset({GroupCode.UNREADABLE, GroupCode.COMMIT_PENDING})
 _BY_HAND: Final = "set the group's position there by hand, for example by timestamp"
+_READ_ONCE: Final = (
+    "let the group read and commit once where it is, or leave it out with groups.exclude; "
+    "`onceover translate {forerunner} {place} {offset} --to source` shows what that flow knows"
+)
 _RESOLVED: Final[dict[str, str]] = {
     StateCode.NOT_ENROLLED: "see `onceover status`: a running flow takes it in at its next discovery, or has "
     "refused it and says why; or exclude it in the flow file",
@@ -133,6 +137,7 @@ class PartitionFacts:
         start: first offset of the receiving log; ``end`` its high watermark.
         last: what was written in this direction, ``opposite`` in the other one.
         problem: why this partition cannot be translated at all: code and text.
+        forerunner: the flow whose promoted copy the group stands in, where that one's map is asked.
     """
 
     giving: TopicPartition
@@ -149,6 +154,7 @@ class PartitionFacts:
     last: Remembered | None = None
     opposite: Remembered | None = None
     problem: tuple[str, str] | None = None
+    forerunner: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -267,12 +273,13 @@ def decide(facts: PartitionFacts, allowed: Allowed, now_ms: int) -> Decision | N
         return _decide_deleted(facts, allowed)
     if facts.is_back:
         text = f"in place: it has read nothing since it was put at {facts.committed} on the giving side"
+        text += _told(facts)
         return Decision(GroupAction.IN_PLACE, text, facts.current)
     wanted = facts.wanted
     if wanted is None:
         return _not_covered(facts)
     if facts.current is None:
-        return _forward(facts, wanted, f"not committed there yet{_uncopied(facts)}")
+        return _forward(facts, wanted, f"not committed there yet{_told(facts)}")
     if wanted == facts.current:
         return _decide_in_place(facts, wanted, now_ms)
     if wanted > facts.current:
@@ -325,12 +332,22 @@ def _not_covered(facts: PartitionFacts) -> Decision:
         why = known.why or why
         if known.start is not None:
             why = f"the offset map covers {known.start} to {known.end}"
+    if facts.forerunner is not None:
+        why = (
+            f"flow {facts.forerunner} wrote the copy and promoted it, nothing was committed since, and {why}"
+        )
     return _left(
         GroupCode.NOT_COVERED,
         f"{why}: where offset {facts.committed} is on the other side is not known",
-        _BY_HAND,
+        _way_out(facts),
         blocks=True,
     )
+
+
+def _way_out(facts: PartitionFacts) -> str:
+    if facts.forerunner is None:
+        return _BY_HAND
+    return _READ_ONCE.format(forerunner=facts.forerunner, place=facts.giving, offset=facts.committed)
 
 
 def _decide_in_place(facts: PartitionFacts, wanted: int, now_ms: int) -> Decision:
@@ -339,7 +356,7 @@ def _decide_in_place(facts: PartitionFacts, wanted: int, now_ms: int) -> Decisio
         return Decision(GroupAction.MOVE, "its metadata has changed", wanted)
     if ours and facts.held is not None and now_ms - facts.held.at_ms >= RENEW_AFTER_MS:
         return Decision(GroupAction.RENEW, f"unchanged for a day: committed again {_DAYS_TOLD}", wanted)
-    return Decision(GroupAction.IN_PLACE, f"in place{_uncopied(facts)}", wanted)
+    return Decision(GroupAction.IN_PLACE, f"in place{_told(facts)}", wanted)
 
 
 def _decide_forward(facts: PartitionFacts, wanted: int, current: int, allowed: Allowed) -> Decision:
@@ -351,7 +368,7 @@ def _decide_forward(facts: PartitionFacts, wanted: int, current: int, allowed: A
             "nothing, if it consumes there; --take-over moves it forward",
         )
     if facts.is_known:
-        return _forward(facts, wanted, f"follows{_uncopied(facts)}")
+        return _forward(facts, wanted, f"follows{_told(facts)}")
     if facts.held is not None and not allowed.take_over:
         return _left(
             GroupCode.COMMITTED_ELSEWHERE,
@@ -361,7 +378,7 @@ def _decide_forward(facts: PartitionFacts, wanted: int, current: int, allowed: A
         )
     return Decision(
         GroupAction.MOVE,
-        f"replaces what somebody else committed there{_uncopied(facts)}",
+        f"replaces what somebody else committed there{_told(facts)}",
         wanted,
         risk="skip",
         records=wanted - current,
@@ -408,7 +425,9 @@ def _decide_backward(
     )
 
 
-def _uncopied(facts: PartitionFacts) -> str:
+def _told(facts: PartitionFacts) -> str:
+    if facts.forerunner is not None:
+        return f"; by the map of flow {facts.forerunner}, as it has committed nothing since the promotion"
     return f"; {facts.uncopied} offsets still to copy" if facts.uncopied else ""
 
 

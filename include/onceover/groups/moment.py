@@ -54,6 +54,14 @@ class GroupMap:
             self._answers[key] = self._translator.to_source(target, offset)
         return self._answers[key]
 
+    def copied_on(self, source: TopicPartition, offset: int) -> int | None:
+        """Return up to where everything behind a source offset was copied, without a kept record."""
+        return self._translator.copied_on(source, offset)
+
+    def ids_between(self, target: TopicPartition) -> tuple[str, str]:
+        """Return the ids of the topics that a target partition was copied between."""
+        return self._translator.ids_between(target)
+
     def is_one_to_one(self, source: TopicPartition) -> bool:
         """Tell whether all that was copied from ``source`` is in one partition, which holds nothing else.
 

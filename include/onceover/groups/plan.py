@@ -136,6 +136,7 @@ class Row:
             "decision": str(d.kind),
             "code": d.code or None,
             "reason": d.reason,
+            "forerunner": f.forerunner,
         }
 
     def cells(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.codes import GroupCode
 from onceover.groups.commits import Commits, Committed, read_commits
 from onceover.groups.decide import Direction, PartitionFacts, Remembered
+from onceover.groups.forerunners import Forerunners, Standing
 from onceover.groups.history import Histories, ends_early
 from onceover.groups.logs import Logs, read_logs
 from onceover.groups.memory import GroupMemory
@@ -69,6 +70,9 @@ class Translates(Protocol):
     def holds(self, source: TopicPartition) -> bool:
         """Tell whether anything is known about ``source``."""
 
+    def copied_on(self, source: TopicPartition, offset: int) -> int | None:
+        """Return up to where everything behind a source offset was copied, without a kept record."""
+
 
 @dataclass(frozen=True)
 class EnrolledPair:
@@ -106,6 +110,7 @@ class GroupReader:
         selects: tells whether a group is to be moved.
         handled: the flow has a handler, so that only the map tells where records go.
         copies: how the copies of source topics are called that are the flow's by its file.
+        forerunners: makes what asks the flows whose promoted copies are on the source.
     """
 
     def __init__(
@@ -119,6 +124,7 @@ class GroupReader:
         *,
         handled: bool = False,
         copies: Copies = lambda _: None,
+        forerunners: Callable[[Cluster], Forerunners] | None = None,
     ) -> None:
         self.direction = direction
         self._copies = copies
@@ -129,8 +135,9 @@ class GroupReader:
         self._selects = selects
         self._handled = handled
         if direction is Direction.FAILOVER:
-            source = source.hasty(_SOURCE_PATIENCE_S)
+            source = source.hasty(min(_SOURCE_PATIENCE_S, source.patience.left_s))
         self._source = source
+        self._forerunners = None if forerunners is None else forerunners(source)
         self._histories = Histories(flow, source, target)
         sides = (source, target) if direction is Direction.FAILOVER else (target, source)
         self.giving, self.receiving = (GroupAdmin(cluster) for cluster in sides)
@@ -148,6 +155,8 @@ class GroupReader:
         self.memory.close()
         self.settler.close()
         self.giving_settler.close()
+        if self._forerunners is not None:
+            self._forerunners.close()
         if self.direction is Direction.FAILOVER:
             self._source.close()
 
@@ -171,6 +180,8 @@ class GroupReader:
         problems = self._problems(used, progress)
         logs = self._logs({tp: pair for tp, pair in used.items() if tp not in problems}, problems)
         self._target.retry(self._translator.refresh)
+        if self._forerunners is not None:
+            self._forerunners.refresh()
         strays = self._strays(raw)
         hidden, unasked = ({}, ()) if here.away is not None else self._hidden(pairs)
         groups = [
@@ -401,6 +412,8 @@ class GroupReader:
             facts = replace(facts, problem=self._not_one_to_one(pair))
             if facts.problem is None and group.facts.error is None:
                 facts = self._translated(facts, pair, logs, progress)
+                if isinstance(facts.translation, NotCovered):
+                    facts = self._before(group.facts.name, facts, pair, progress)
         except (Retriable, NeedsOperator) as error:
             text = f"what the offset map tells of {pair.source} cannot be read now: {error.message}"
             return replace(facts, problem=(GroupCode.UNREADABLE, text))
@@ -459,6 +472,26 @@ class GroupReader:
         known = min(facts.committed, copied.offset)
         answer = self._translator.to_target(pair.source, known, copied)
         return replace(facts, copied=copied.offset, translation=answer)
+
+    def _before(
+        self, group: str, facts: PartitionFacts, pair: EnrolledPair, progress: Committed
+    ) -> PartitionFacts:
+        """Ask who wrote what the group reads: it may have read nothing since that copy was promoted."""
+        if self._forerunners is None or self.direction is Direction.FAILBACK or facts.committed is None:
+            return facts
+        meta = beside(progress.get(pair.target)).meta
+        answer = self._forerunners.answer(
+            (pair.source, pair.target),
+            copied_between(pair.enrolment, pair.source.partition, meta),
+            Standing(group, facts.committed, facts.current),
+            self._translator,
+        )
+        if answer is None:
+            return facts
+        opposite = max(
+            filter(None, (facts.opposite, answer.remembered)), key=lambda one: one.at_ms, default=None
+        )
+        return replace(facts, translation=answer.translation, opposite=opposite, forerunner=answer.flow)
 
 
 def _lag_unknown(alias: str, logs: Logs) -> str | None:

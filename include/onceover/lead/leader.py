@@ -35,6 +35,7 @@ from onceover.state.records.layout import (
     Layout,
     check_clusters,
     check_mine,
+    ever_handled,
     fence_bound,
     layout_in,
     leaves_unfinished,
@@ -57,6 +58,7 @@ class FlowIdentity:
     lanes: int
     sha256: str
     delivery: str = "exactly_once"
+    handled: bool = False
 
 
 class Identified(Protocol):
@@ -163,6 +165,7 @@ class Leader:
             seized=seized,
             interrupted=seized and leaves_unfinished(previous),
             fenced_starts=self._fenced_starts(previous),
+            handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)

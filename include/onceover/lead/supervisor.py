@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from onceover.acls.sync import AclSync
+from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
@@ -23,6 +24,7 @@ from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
 from onceover.lead.enroller import Enroller, Start
 from onceover.lead.leader import FlowIdentity, Leader
+from onceover.lead.movement import MovementWatch
 from onceover.mirrormaker.output import MirrorOutput
 from onceover.model import TopicPartition
 from onceover.planning.plan import Change, Refusal
@@ -34,6 +36,7 @@ from onceover.state.read import read_layout
 from onceover.state.records.enrolment import Enrolment, LeftAt, read_enrolments
 from onceover.state.records.layout import DONE, Layout, check_distinct
 from onceover.state.records.managed import read_managed
+from onceover.state.records.standstill import standstill_note
 from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request
 from onceover.topics.apply import TopicApply
 from onceover.topics.lineage import changed_upstream
@@ -46,6 +49,8 @@ from onceover.topics.view import TopicReader
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 5.0
+# A source that is silent may hold a tick up for so long, or the driver itself would count as gone.
+_SOURCE_PATIENCE_S = 8.0
 _POSITIONS_S = 24 * 3600.0
 # A request that nobody needed any more, for instance for a partition that was not stopped.
 _REQUEST_LIFE_S = 60.0
@@ -96,6 +101,7 @@ class Supervisor:
         home: Path,
     ) -> None:
         self._flow = flow
+        source.patience = self._patience = Patience()
         self._source = source
         self._target = target
         self._scope = scope
@@ -114,10 +120,12 @@ class Supervisor:
         rules = MergeRules.for_retention(state.map_retention_ms)
         merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
         self._upkeep = MapUpkeep(merger)
+        self._movement = MovementWatch(flow.name, flow.lanes, source, target, self._active)
         self.refused: list[Refusal] = []
         self._unenrolled: list[Refusal] = []
         self._asked: dict[tuple[str, int], float] = {}
         self._discovered: Scope | None = None
+        self._heard_ms = 0
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
 
     def start(self) -> Layout:
@@ -160,14 +168,19 @@ class Supervisor:
         """
         self.leader.check()
         now = time.monotonic()
-        if self._discovery_is_due(now):
-            self.discover()
-        self._acls.tick(self._copied, self._owned, self._owned.notes)
-        self._mirror.tick()
+        # Before anything that asks the source: without one this driver lives all the same.
         if now >= self._next_heartbeat_s:
             self._map.tick()
             self._beat()
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
+        # Connections keep to the one that their cluster had when they were opened.
+        self._patience.limit_s = _SOURCE_PATIENCE_S
+        self._patience.renew()
+        if self._discovery_is_due(now):
+            self.discover()
+        self._acls.tick(self._copied, self._owned, self._owned.notes)
+        self._mirror.tick()
+        self._note_standstills()
         if now >= self._next_positions_s:
             self._mirror_positions()
             self._next_positions_s = time.monotonic() + _POSITIONS_S
@@ -180,7 +193,10 @@ class Supervisor:
 
     def _copied(self) -> dict[str, str]:
         """Return the topics that the flow copies, source name to target name."""
-        return {e.source: e.target for e in self._enrolled().values() if e.active}
+        return {e.source: e.target for e in self._active()}
+
+    def _active(self) -> list[Enrolment]:
+        return [enrolment for enrolment in self._enrolled().values() if enrolment.active]
 
     def _enrolled(self) -> dict[str, Enrolment]:
         return read_enrolments(self.leader.state.values)
@@ -268,6 +284,7 @@ class Supervisor:
         if first:
             self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
         self._discovered_s, self._discovered = time.monotonic(), scope
+        self._heard_ms = now_ms()
         return plan
 
     def _claimed(self, view: View, plan: TopicPlan) -> TopicPlan:
@@ -324,6 +341,7 @@ class Supervisor:
             "run": layout.run,
             "at_ms": now_ms(),
             "pid": os.getpid(),
+            "source_ms": max(self._heard_ms, self._movement.heard_ms),
         }
         self._notes.write(names.HEARTBEAT, value)
         self._note_refused()
@@ -345,6 +363,14 @@ class Supervisor:
         value = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
         if self._requests.values.get(names.REFUSED) != value:
             self._notes.write(names.REFUSED, value)
+
+    def _note_standstills(self) -> None:
+        """Write down what does not move, for ``status``; nothing while everything has always moved."""
+        still = self._movement.tick()
+        value = standstill_note(self._layout().generation, still)
+        known = self._requests.values.get(names.STILL)
+        if known != value and (still or known is not None):
+            self._notes.write(names.STILL, value)
 
     def _mirror_positions(self) -> None:
         """Keep the positions in the state once a day: evidence for ``seed``, never resumed from."""

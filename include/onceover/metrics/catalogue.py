@@ -170,7 +170,9 @@ DRILL_RTO: Final = _gauge(
 DRILL_RUNNING: Final = _gauge(
     "drill_running_since_timestamp_seconds", FLOW, "When the drill began that has not ended."
 )
-GROUPS: Final = _gauge("flow_groups", FLOW, "Consumer groups that the flow has put in place on the target.")
+GROUPS: Final = _gauge(
+    "flow_groups", ("flow", "standing"), "Consumer groups by how they stand on the target."
+)
 
 # ---- topics and partitions
 

@@ -19,3 +19,4 @@ class StatusCode(Code):
 
     SOURCE_UNREACHABLE = auto()
     TARGET_UNREACHABLE = auto()
+    NOT_MOVING = auto()

@@ -26,6 +26,7 @@ from onceover.operate.statusread import (
     TargetLogs,
     described,
     existing,
+    oldest_open,
     read_flow,
     read_source_logs,
     read_target_logs,
@@ -191,6 +192,7 @@ class _Reading:
         progress = {tp: beside(facts.there.committed.get(e.target_of(tp))).meta for tp, e in owners.items()}
         topics, refused = self._by_name(topics, owners.values())
         facts.here = read_source_logs(self.source, topics, [*owners, *missing], progress, refused)
+        facts.here.open = oldest_open(self.source, self._held_up(facts, owners))
         facts.missing = self._starts(facts, missing)
         facts.judged = self._judged(facts, owners)
         facts.oldest_ms = self._oldest(facts, owners)
@@ -237,6 +239,20 @@ class _Reading:
             return {tp: here.lsos.get(tp, 0) for tp in wanted}
         found = here.reader.offsets(existing(wanted, here.topics), int(self.start))
         return {tp: found[tp] if found.get(tp, -1) >= 0 else here.lsos.get(tp, 0) for tp in wanted}
+
+    def _held_up(
+        self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]
+    ) -> list[TopicPartition]:
+        """Return the partitions whose readers wait for a transaction, of brokers that answer."""
+        here, committed = facts.here, facts.there.committed
+        return [
+            tp
+            for tp, enrolment in owners.items()
+            if (told := committed.get(enrolment.target_of(tp))) is not None
+            and here.high_watermarks.get(tp, 0) > max(here.lsos.get(tp, 0), told.offset)
+            and here.reader is not None
+            and here.reader.leader(tp) >= 0
+        ]
 
     def _judged(
         self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]

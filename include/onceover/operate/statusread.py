@@ -18,6 +18,7 @@ from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import Each
 from onceover.kafka.link.channel import Channel
+from onceover.kafka.logs.usage import ActiveProducer, active_producers
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -28,6 +29,7 @@ from onceover.state.records.layout import Layout
 from onceover.state.records.managed import unread_managed
 from onceover.state.records.ownership import Claim
 from onceover.state.records.runstate import read_heartbeat
+from onceover.state.records.standstill import Standstill, read_standstills
 from onceover.state.records.value import MALFORMED, RESOLVE, own, whole_number
 from onceover.state.records.verdicts import Verdicts
 from onceover.state.records.verified import Watermark
@@ -38,6 +40,8 @@ from onceover.wire.progress import ProgressMeta
 
 _ROUNDS: Final = 3
 _PAUSE_S: Final = 0.2
+# Whose transactions keep more partitions waiting than that is said of some of them.
+_OPEN_ASKED: Final = 50
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -158,6 +162,7 @@ class FlowFacts:
     waits: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
     slowed: dict[int, dict[str, Any]] = field(default_factory=dict)
     aborted: dict[int, int] = field(default_factory=dict)
+    still: dict[TopicPartition, Standstill] = field(default_factory=dict)
     verified: dict[TopicPartition, Watermark] = field(default_factory=dict)
     verdicts: Verdicts | None = None
     discovered: bool = False
@@ -186,10 +191,8 @@ class FlowFacts:
             self.layout = Layout.from_json(value)
         elif key.startswith((names.enrolment_key(""), names.CLAIM_PREFIX)):
             self._take_topic(key, value)
-        elif key == names.HEARTBEAT:
-            self.heartbeat = read_heartbeat(value)
-        elif key == names.REFUSED:
-            self.refused = [_refusal(each) for each in value["refused"]]
+        elif key in (names.HEARTBEAT, names.REFUSED, names.STILL):
+            self._take_sign(key, value)
         elif key == names.VERDICTS:
             self.verdicts = Verdicts.from_json(value)
         elif key.startswith(names.VERIFIED_PREFIX):
@@ -200,6 +203,17 @@ class FlowFacts:
             self._take_note(key, value)
         elif key.startswith(names.STOP_PREFIX):
             self.stops[TopicPartition(*names.split_partition_key(key))] = Stop.from_json(value)
+
+    def _take_sign(self, key: str, value: Any) -> None:
+        """Take in what the driver says of the run."""
+        if key == names.HEARTBEAT:
+            self.heartbeat = read_heartbeat(value)
+        elif key == names.REFUSED:
+            self.refused = [_refusal(each) for each in value["refused"]]
+        else:
+            # The layout is in the other partition, which was taken in before.
+            generation = None if self.layout is None else self.layout.generation
+            self.still = read_standstills(value, generation)
 
     def _take_topic(self, key: str, value: Any) -> None:
         if key.startswith(names.CLAIM_PREFIX):
@@ -299,6 +313,8 @@ class SourceLogs:
     lsos: Mapping[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     epoch_ends: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    # By partition with records behind an open transaction: the oldest that its leader tells of.
+    open: Mapping[TopicPartition, ActiveProducer] = field(default_factory=dict)
     error: OnceoverError | None = None
     # Topics of which the cluster says nothing, such as that they are gone.
     refused: Collection[str] = ()
@@ -350,6 +366,24 @@ def read_source_logs(
     found.epoch_ends = reader.epoch_ends(epochs)
     found.error = reader.error or first_of(refused)
     return found
+
+
+def oldest_open(
+    source: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, ActiveProducer]:
+    """Return the oldest open transaction of partitions; of no more than a few, and none where it is not told.
+
+    Leaders tell who may read the topic (KIP-664). Nothing that counts depends on it.
+    """
+    asked = sorted(partitions)[:_OPEN_ASKED]
+    try:
+        found = active_producers(source, asked).found if asked else {}
+    except OnceoverError:
+        return {}
+    begun = {
+        tp: [each for each in producers if each.transaction_start >= 0] for tp, producers in found.items()
+    }
+    return {tp: min(each, key=lambda one: one.transaction_start) for tp, each in begun.items() if each}
 
 
 def existing(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:

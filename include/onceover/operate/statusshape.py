@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.acls.codes import AclCode
+from onceover.ages import age_text
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition, lane_of
 from onceover.operate.codes import StatusCode
 from onceover.operate.deadletters import DeadLetterCount
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
+from onceover.operate.stuck import STUCK, stuck_need, stuck_since_ms
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
-from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_need, run_of
+from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_need, run_of, source_heard_ms
 from onceover.state.records.verdicts import AuditFailure, audit_entry, audit_need
 from onceover.state.records.verified import flow_entry, partition_entry
 from onceover.stops.codes import StopCode
@@ -28,7 +30,7 @@ from onceover.topics import refusals
 from onceover.topics.codes import TopicCode
 from onceover.topics.scope import Rules, explain
 from onceover.topics.status import topic_entries
-from onceover.wire.progress import NOBODY
+from onceover.wire.progress import NOBODY, ProgressMeta
 
 OK: Final = 0
 VIOLATED: Final = 1
@@ -49,16 +51,21 @@ _COPY_GONE: Final = frozenset({StopCode.TARGET_MISSING, StopCode.TARGET_RECREATE
 
 @dataclass(kw_only=True)
 class StatusSide:
-    """One cluster of a flow; ``error`` says why something of it is not known."""
+    """One cluster of a flow; ``error`` says why something of it is not known.
+
+    ``heard_ms``: of the source, when it has answered the flow's driver last.
+    """
 
     alias: str
     cluster_id: str | None = None
     error: OnceoverError | None = None
+    heard_ms: int | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the ``source`` or ``target`` object."""
         error = None if self.error is None else {**self.error.as_dict(), "exit": exit_of(self.error)}
-        return {"alias": self.alias, "cluster_id": self.cluster_id, "error": error}
+        heard = {"heard_ms": self.heard_ms}
+        return {"alias": self.alias, "cluster_id": self.cluster_id, "error": error, **heard}
 
 
 @dataclass(kw_only=True)
@@ -110,13 +117,13 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
     # Without a layout among unreadable values nobody knows whether it was started.
     if facts.state is not None and (state.layout is not None or not state.problems):
         run = run_of(state.layout, state.heartbeat, facts.now_ms, promoted=_is_promoted(state))
-    behind = IDLE if run.state in _OVER else COPYING
     partitions = [
-        _partition(facts, state, enrolment, tp, behind)
+        _partition(facts, state, enrolment, tp, run)
         for enrolment in state.enrolments
         for tp in enrolment.sources()
     ]
     partitions += _not_enrolled(facts, state)
+    facts.source.heard_ms = source_heard_ms(state.layout, state.heartbeat)
     audit = audit_entry(state.verdicts, _open_failures(state), facts.now_ms)
     entry = {
         "flow": facts.flow,
@@ -139,6 +146,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
         "topics": _topics(facts, state),
+        "groups": None,
         "notes": [*_remarks(state), *_promoted(facts.flow, state), *_waits(state)],
     }
     needs = _needs(facts, state, run, entry)
@@ -149,10 +157,10 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     """Return the entry of a flow of which nothing can be read, mostly as its file is not in order."""
     code = exit_of(error)
     need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
-    side = {"alias": None, "cluster_id": None, "error": None}
+    side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
         ("generation", "fenced_starts", "lanes", "delivery", "last_commit_ms", "last_commit_s", "lag_offsets",
-         "lag", "oldest_missing_s", "dead_letters", "verified", "audit", "driver")
+         "lag", "oldest_missing_s", "dead_letters", "verified", "audit", "driver", "groups")
     )  # fmt: skip
     return {
         "flow": flow,
@@ -174,7 +182,7 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
 
 
 def _partition(
-    facts: StatusFacts, state: FlowFacts, enrolment: Enrolment, source: TopicPartition, behind: str
+    facts: StatusFacts, state: FlowFacts, enrolment: Enrolment, source: TopicPartition, run: FlowRun
 ) -> dict[str, Any]:
     here, target = facts.here, enrolment.target_of(source)
     committed = facts.there.committed.get(target)
@@ -189,22 +197,52 @@ def _partition(
     ids = str(enrolment.source_id), str(enrolment.target_id)
     if meta is not None:  # newer, after an operator's repair
         ids = meta.source_topic_id, meta.target_topic_id
+    # Only markers and aborted records behind a position are nothing that could be copied.
+    behind = lag is not None and lag > 0 and source in facts.oldest_ms
+    stuck_ms = stuck_since_ms(state, run, enrolment, source, position) if behind and stop is None else None
     return {
         "topic": source.topic,
         "partition": source.partition,
         "target_topic": target.topic,
         "lane": lane_of(source, state.layout.lanes) if state.layout else None,
-        "state": "stopped" if stop else "caught_up" if lag == 0 else behind,
+        "state": _state_of(stop, lag, stuck_ms, run),
         "source_start": enrolment.start[source.partition],
         "lso": lso,
         "high_watermark": high_watermark,
         "open_offsets": open_offsets,
+        "open_transaction": _open_transaction(facts, source) if open_offsets else None,
+        "begun": None if meta is None else _has_claimed(state, meta),
+        "stuck_s": _since_s(facts.now_ms, stuck_ms),
         "position": position,
         "lag_offsets": lag,
         "oldest_missing_s": _oldest_s(facts, [source], lag),
         "target_end": facts.there.ends.get(target) if meta is None else meta.target_end,
         "verified": partition_entry(state.verified.get(target), ids, position, facts.now_ms),
         "stop": None if stop is None else _stop(stop, state.stops.get(target)),
+    }
+
+
+def _state_of(stop: Stop | None, lag: int | None, stuck_ms: int | None, run: FlowRun) -> str:
+    if stop is not None:
+        return "stopped"
+    if lag == 0:
+        return "caught_up"
+    if lag is None:
+        return str(RunState.UNKNOWN)
+    if stuck_ms is not None:
+        return STUCK
+    return IDLE if run.state in _OVER else COPYING
+
+
+def _open_transaction(facts: StatusFacts, source: TopicPartition) -> dict[str, Any] | None:
+    found = facts.here.open.get(source)
+    if found is None:
+        return None
+    return {
+        "producer_id": found.producer_id,
+        "producer_epoch": found.epoch,
+        "first_offset": found.transaction_start,
+        "last_write_s": _since_s(facts.now_ms, found.last_ms if found.last_ms >= 0 else None),
     }
 
 
@@ -295,6 +333,9 @@ def _missing(
         "lso": None if one is None else here.lsos.get(one),
         "high_watermark": None if one is None else here.high_watermarks.get(one),
         "open_offsets": 0,
+        "open_transaction": None,
+        "begun": None,
+        "stuck_s": None,
         "position": None,
         "lag_offsets": lag,
         "oldest_missing_s": _oldest_s(facts, partitions, lag),
@@ -375,17 +416,21 @@ def _state(facts: StatusFacts, run: FlowRun, partitions: Sequence[Mapping[str, A
         return str(RunState.UNKNOWN)
     if all(p["state"] == "caught_up" for p in partitions):
         return "caught_up"
-    waits = any(p["state"] == COPYING for p in partitions) and not _has_begun(facts)
+    waits = any(p["state"] in (COPYING, STUCK) for p in partitions) and not _has_begun(facts)
     return WAITING if waits else COPYING
 
 
 def _has_begun(facts: StatusFacts) -> bool:
     """Tell whether a lane of this generation has claimed a partition: its driver alone copies nothing."""
-    layout = None if facts.state is None else facts.state.layout
+    state = facts.state
     metas = [beside(committed).meta for committed in facts.there.committed.values()]
-    return layout is not None and any(
-        meta.generation == layout.generation and meta.instance != NOBODY for meta in metas if meta is not None
-    )
+    return state is not None and any(_has_claimed(state, meta) for meta in metas if meta is not None)
+
+
+def _has_claimed(state: FlowFacts, meta: ProgressMeta) -> bool:
+    """Tell whether a lane of this generation has written what stands beside a position."""
+    layout = state.layout
+    return layout is not None and meta.generation == layout.generation and meta.instance != NOBODY
 
 
 def _open_failures(state: FlowFacts) -> Any:
@@ -417,6 +462,9 @@ def _needs(
     found += [{**problem, "exit": PERSON} for problem in state.problems]
     found += [{**_stop_need(p), "exit": PERSON} for p in entry["partitions"] if p["stop"]]
     found += [
+        {**stuck_need(facts.flow, p), "exit": PERSON} for p in entry["partitions"] if p["state"] == STUCK
+    ]
+    found += [
         {**{name: each[name] for name in ("code", "message", "resolve")}, "exit": PERSON}
         for each in state.refused
         if each["code"] == AclCode.ACLS_STAY
@@ -426,7 +474,7 @@ def _needs(
         ("target", facts.target, StatusCode.TARGET_UNREACHABLE),
     ):
         if side.error is not None:
-            found.append(_side_need(name, side, side.error, code))
+            found.append(_side_need(name, side, side.error, code, facts.now_ms))
     return sorted(found, key=lambda need: EXIT_ORDER.index(need["exit"]))
 
 
@@ -442,10 +490,14 @@ def _stop_need(partition: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _side_need(name: str, side: StatusSide, error: OnceoverError, unreachable: StatusCode) -> dict[str, Any]:
+def _side_need(
+    name: str, side: StatusSide, error: OnceoverError, unreachable: StatusCode, now_ms: float
+) -> dict[str, Any]:
     code, text = error.code, error.message
     if isinstance(error, Retriable):
-        code, text = unreachable, f"the {name} does not answer: {error.message}"
+        heard_s = _since_s(now_ms, side.heard_ms)
+        since = "" if heard_s is None else f"; it has answered the flow's driver {age_text(heard_s)} ago"
+        code, text = unreachable, f"the {name} does not answer: {error.message}{since}"
     elif error.where:
         text = f"{error.message}: {error.where}"
     resolve = error.resolve or f"bring {side.alias} back, then look again"

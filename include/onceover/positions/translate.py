@@ -31,6 +31,7 @@ from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.records.layout import Layout, layout_in
 from onceover.state.records.progress import beside, copied_between
 from onceover.wire.offsetlookup import (
+    Covered,
     NotCovered,
     Translated,
     Translation,
@@ -193,6 +194,29 @@ class Translator:
         if pair_of == target:
             return self._at_the_position(found, asked, self._progress.get(target), offset, back=True)
         return found
+
+    def copied_on(self, source: TopicPartition, offset: int) -> int | None:
+        """Return up to where the flow has copied on from a source offset without a gap; None: it has not.
+
+        Of an offset that ``to_target`` does not answer for, as no kept record follows: none stands between.
+        """
+        own = self.enrolment(source=source).target_of(source)
+        pairs = [pair for pair in self._of_source(source) if pair.target == own]
+
+        def runs(store: MapStore) -> list[Covered]:
+            # What a record says that cannot be read is not known to be nothing.
+            return [run for pair in pairs if not store.has_unread(pair) for run in store.runs(pair)]
+
+        return next((run.end for run in self._map.ask(runs) or () if run.start <= offset < run.end), None)
+
+    def ids_between(self, target: TopicPartition) -> tuple[str, str]:
+        """Return the ids of the topics that a target partition was copied between, by source and target.
+
+        Raises:
+            UsageError: the partition is not part of the flow.
+        """
+        enrolment = self.enrolment(target=target)
+        return copied_between(enrolment, target.partition, beside(self._progress.get(target)).meta)
 
     def targets_of(self, source: TopicPartition) -> list[TopicPartition]:
         """Return the target partitions with records of ``source``: its own first, then others (handlers)."""

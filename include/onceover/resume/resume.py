@@ -6,7 +6,7 @@ left open is decided by then. What is not answered about one partition takes not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from onceover.errors import OnceoverError, Retriable, Superseded
@@ -139,7 +139,7 @@ def gather(
     }
     with_source_logs(source, readable, evidence, problems)
     with_target_logs(target, readable, evidence, problems)
-    _with_last_batches(source, here.found, evidence, problems)
+    with_last_batches(source, here.found, evidence, problems, lambda e: judge(e) is None)
     _with_what_is_open(target, writer, evidence, problems)
     if writer.alone:
         _with_what_follows(flow, target, writer.producer_id, evidence, problems)
@@ -238,20 +238,25 @@ def with_target_logs(
             )
 
 
-def _with_last_batches(
+def with_last_batches(
     source: Cluster,
     topics: Mapping[str, TopicInfo],
     evidence: dict[TopicPartition, Evidence],
     problems: dict[TopicPartition, Problem],
+    wanted: Callable[[Evidence], bool],
 ) -> None:
-    """Add what lies where the last batch was copied from, where the log goes back to it; likewise."""
+    """Add what lies where the last batch was copied from, where the log goes back to it; likewise.
+
+    Args:
+        wanted: tells where that would say more.
+    """
     places = {
         tp: place_of(batch, e.position, tp, topics[tp.topic])
         for tp, e in evidence.items()
         if e.position is not None
         and (batch := e.last_copied) is not None
         and e.log_start < e.position
-        and judge(e) is None
+        and wanted(e)
     }
     found = batches_at(source, places)
     for tp, error in found.failed.items():

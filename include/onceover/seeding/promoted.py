@@ -7,17 +7,19 @@ has come from where it is copied to, and nothing else has been written there sin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from onceover.errors import NeedsOperator
-from onceover.groups.history import Histories, Parted, ends_early
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
+from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, Passive
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
@@ -26,17 +28,22 @@ from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
+from onceover.stops.codes import StopCode
+from onceover.stops.judge import Evidence
+from onceover.stops.record import Stop, stop_in
 
 _NONE: Final = "none"
+_PARTED: Final = frozenset({StopCode.SOURCE_DIVERGED, StopCode.TARGET_SHORTENED})
 
 
 @dataclass(frozen=True)
 class _Logs:
-    """What the partitions that are copied to hold: first offset, end, and why their history is another."""
+    """What the partitions that are copied to hold, and which are other logs than were copied."""
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    parted: Mapping[TopicPartition, Parted]
+    judged: JudgedSources
+    others: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class PromotedOrigin(Passive):
         state = read_flow_state(place.source, self.name)
         self._check(state, place)
         committed = place.source.committed(names.progress_group(self.name), None)
-        logs = self._logs(place, topics, committed)
+        logs = self._logs(place, topics, committed, state)
         found: dict[TopicPartition, SeedOffset] = {}
         refused: dict[TopicPartition, Refusal] = {}
         for topic in topics:
@@ -79,26 +86,33 @@ class PromotedOrigin(Passive):
         place: FlowClusters,
         topics: Sequence[SeatedTopic],
         committed: Mapping[TopicPartition, CommittedOffset],
+        state: FlowState,
     ) -> _Logs:
         """Ask about all at once: a request for each of thousands would take a while."""
-        pairs = [
-            (seat.target, seat.source)
-            for topic in topics
-            for seat in topic.seats
-            if topic.copy is not None and seat.target.partition in topic.copy.partitions
-        ]
-        copies = [copy for copy, _ in pairs]
-        infos = {topic.target: topic.copy for topic in topics if topic.copy is not None}
-        # That flow copied the other way: what it calls its source is this one's target.
-        histories = Histories(self.name, place.target, place.source)
-        try:
-            parted = histories.parted(pairs, committed, infos)
-        finally:
-            histories.close()
+        copies: list[TopicPartition] = []
+        infos: dict[str, TopicInfo] = {}
+        wanted: dict[TopicPartition, Evidence] = {}
+        for topic in topics:
+            record, here = state.enrolled.get(topic.source.name), topic.copy
+            if here is None:
+                continue
+            infos[topic.target] = here
+            for seat in topic.seats:
+                if seat.target.partition not in here.partitions:
+                    continue
+                copies.append(seat.target)
+                progress = committed.get(seat.source)
+                cut = None if record is None else self._cut(seat, record, progress)
+                # That flow copied the other way: what it calls its source is this one's target.
+                if record is not None and cut is not None and here.topic_id == record.source_id:
+                    wanted[seat.target] = evidence_of(
+                        self.name, seat.target, record, cut, progress, here, topic.source
+                    )
         return _Logs(
             place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED),
             place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED),
-            parted,
+            judge_sources(place.target, wanted, infos),
+            state.others,
         )
 
     def _answer(
@@ -185,9 +199,11 @@ class PromotedOrigin(Passive):
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
         cut = cut or 0
         log_end = logs.ends.get(seat.target)
-        parted = logs.parted.get(seat.target) or ends_early(seat.target, log_end, cut)
-        if parted is not None:
-            return _diverged(self.name, place, seat, parted)
+        if (error := logs.judged.unread.get(seat.target)) is not None:
+            text = f"whether it is the log that was copied cannot be asked now: {error.message}"
+            return Refusal(str(seat.source), SeedingCode.UNREADABLE, text, error.resolve or "run it again")
+        if (stop := self._parted(seat, logs)) is not None:
+            return _diverged(self.name, place, seat, stop)
         # What has expired there is nowhere any more, and in nobody's way.
         start = max(cut, logs.starts.get(seat.target, cut))
         orphans = self.written(seat.target, start, cut if log_end is None else log_end)
@@ -195,6 +211,16 @@ class PromotedOrigin(Passive):
             return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
         return SeedOffset(end, reason, _NONE, None)
+
+    @staticmethod
+    def _parted(seat: Seat, logs: _Logs) -> Stop | None:
+        """Return why both sides have parted: as a lane has found it, or as it would."""
+        # A stop that nobody can read says nothing; the log does.
+        with suppress(NeedsOperator):
+            stop = stop_in(logs.others, seat.source)
+            if stop is not None and stop.code in _PARTED:
+                return stop
+        return logs.judged.parted.get(seat.target)
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:
@@ -212,13 +238,12 @@ class PromotedOrigin(Passive):
             )
 
 
-def _diverged(flow: str, place: FlowClusters, seat: Seat, parted: Parted) -> Refusal:
-    code, text = parted
+def _diverged(flow: str, place: FlowClusters, seat: Seat, stop: Stop) -> Refusal:
     where = place.target.alias
     return Refusal(
         str(seat.source),
-        code,
-        f"{text}: what {seat.target.topic} on {where} holds is not what flow {flow} has copied from there",
+        stop.code,
+        f"{told(stop)}: what {seat.target.topic} on {where} holds is not what flow {flow} has copied there",
         f"keep what is on {where} alone elsewhere (an audit of flow {flow} tells where both sides part), "
         f"then delete {seat.target.topic} there: it is copied anew; or name the offset with "
         "`--from file:...`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import auto
+from typing import Final
 
 from onceover.codes import Code
 
@@ -19,3 +20,7 @@ class SparkCode(Code):
     JVM_GONE = auto()
     JVM_UNREACHABLE = auto()
     STOPS_UNKNOWN = auto()
+
+
+# Of processes that died: once it is an accident, again and again a crash.
+DIED: Final = (SparkCode.WORKER_KILLED, SparkCode.JVM_GONE)

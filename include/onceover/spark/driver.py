@@ -38,7 +38,7 @@ from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
 from onceover.spark.failures import cause_of, jvm_gone, query_error, session_error
-from onceover.spark.launch.runfiles import forget_old_runs
+from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.query import batch_of, start_query, warm_up
@@ -61,6 +61,8 @@ _GIVE_UP_S = 120.0
 # The lanes finish their transactions within half a second; then Spark ends the batch.
 _STOP_S = 8.0
 _KEEP_RUNS = 3
+_RECEIPTS = "receipts"
+_PRUNED_EVERY_S = 3600.0
 # How long the report at the end of a run waits for a target that does not answer for the moment.
 _STOPS_S = 30.0
 
@@ -76,7 +78,7 @@ class DriverRun:
         # Set by whatever the driver's loop need not wait its turn for.
         self._wake = threading.Event()
         self._totals = Totals()
-        self._started_s = time.monotonic()
+        self._started_s = self._next_pruning_s = time.monotonic()
         self.layout: Layout | None = None
         self.stopped: list[dict[str, Any]] = []
         self._remarks: list[dict[str, Any]] = []
@@ -174,6 +176,7 @@ class DriverRun:
                 outage.over()
             except Retriable as error:
                 outage.met(error)
+            self._prune_receipts()
             if leader.stop_requested():
                 log.info("asked to stop")
                 return False
@@ -191,6 +194,17 @@ class DriverRun:
             return nullcontext()
         return UntilEnd(self._watch.flow, self._layout().run, self._wake.set)
 
+    def _prune_receipts(self) -> None:
+        """Remove receipts that the offset map does not tell of any more either."""
+        now_s = time.monotonic()
+        if now_s >= self._next_pruning_s:
+            self._next_pruning_s = now_s + _PRUNED_EVERY_S
+            try:
+                prune_receipts(self._home / _RECEIPTS, self._watch.flow.state.map_retention_ms / 1000)
+            except OSError as error:
+                # Another driver may be at it; receipts are a hint, and no copy ends for one.
+                log.warning("old receipts are not removed now: %s", error)
+
     def _deadline_s(self) -> float:
         if self._until in ("forever", "caught-up"):
             return float("inf")
@@ -202,10 +216,9 @@ class DriverRun:
         settings = watch.run.to_text()
         plan = LanePlan(watch.flow, settings, layout.generation, layout.run, layout.lanes, ends)
         # All of it is a hint (G4).
-        for folder in ("checkpoint", "receipts"):
-            _forget_old_runs(self._home / folder)
+        _forget_old_runs(self._home / "checkpoint")
         name = f"{layout.generation:08d}-{layout.run}"
-        return start_query(spark, plan, self._home / "checkpoint" / name, self._home / "receipts" / name)
+        return start_query(spark, plan, self._home / "checkpoint" / name, self._home / _RECEIPTS / name)
 
     def _finish(self, spark: SparkSession, query: StreamingQuery, leader: Supervisor) -> None:
         """End the query; its lanes commit or abort first."""
@@ -304,7 +317,7 @@ def _await_batch(query: StreamingQuery, number: int, limit_s: float) -> None:
 
 
 def _forget_old_runs(folder: Path) -> None:
-    if folder.is_dir() and folder.name == "checkpoint":
+    if folder.is_dir():
         for old in sorted(folder.iterdir())[:-_KEEP_RUNS]:
             shutil.rmtree(old, ignore_errors=True)
 

@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 _MARK: Final = "onceover-error "
 _CARRIED: Final = re.compile(re.escape(_MARK) + r"(\{.*\})")
 _RUN_AGAIN: Final = "run it again: it resumes where it was"
-# Codes of processes that died: once it is an accident, again and again a crash.
-DIED: Final = (SparkCode.WORKER_KILLED, SparkCode.JVM_GONE)
 # What Spark says when a process was taken from it, and not by what we ran in it.
 _KNOWN_TO_PASS: Final = (
     (

@@ -47,6 +47,8 @@ def start_query(spark: SparkSession, plan: LanePlan, checkpoint: Path, receipts:
         .format("parquet")
         .option("checkpointLocation", str(checkpoint))
         .option("path", str(receipts))
+        # Or Spark's list of them, written anew every few batches, grows for as long as a run lasts.
+        .option("retention", f"{plan.flow.state.map_retention_ms // 1000}s")
         .trigger(processingTime="0 seconds")
         .start()
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 
@@ -48,14 +49,43 @@ class Rules:
     chosen: frozenset[str] | None = None
 
 
+class ScopeRule(StrEnum):
+    """What decides about a topic. CHOSEN, NOT_CHOSEN: topics were named one by one (rehearsals)."""
+
+    INCLUDED = "included"
+    EXCLUDED = "excluded"
+    NOT_INCLUDED = "not_included"
+    INTERNAL = "internal"
+    HOP = "hop"
+    CHOSEN = "chosen"
+    NOT_CHOSEN = "not_chosen"
+
+
+class Ruling(NamedTuple):
+    """A ``rule``, why it holds in words, and the ``pattern`` of the flow file that has decided; else None."""
+
+    rule: ScopeRule
+    reason: str
+    pattern: str | None = None
+
+
 @dataclass(frozen=True)
 class ScopeDecision:
-    """Whether ``topic`` is ``inside``, for which ``reason``, and how its copy is called."""
+    """How a ``ruling`` puts ``topic`` in or out, and how its copy is called."""
 
     topic: str
-    inside: bool
-    reason: str
+    ruling: Ruling
     target_topic: str
+
+    @property
+    def inside(self) -> bool:
+        """Tell whether the topic is part of the flow."""
+        return self.ruling.rule in (ScopeRule.INCLUDED, ScopeRule.CHOSEN)
+
+    @property
+    def reason(self) -> str:
+        """Return why, in words."""
+        return self.ruling.reason
 
 
 def explain(topic: str, rules: Rules, *, is_internal: bool = False) -> ScopeDecision:
@@ -66,28 +96,30 @@ def explain(topic: str, rules: Rules, *, is_internal: bool = False) -> ScopeDeci
         rules: from the flow file.
         is_internal: whether the source's metadata calls it internal; unknown without a connection.
     """
-    inside, reason = _decide(topic, rules, is_internal=is_internal)
-    return ScopeDecision(topic, inside, reason, rules.naming.target_name(topic))
+    ruling = _decide(topic, rules, is_internal=is_internal)
+    return ScopeDecision(topic, ruling, rules.naming.target_name(topic))
 
 
-def _decide(topic: str, rules: Rules, *, is_internal: bool) -> tuple[bool, str]:
+def _decide(topic: str, rules: Rules, *, is_internal: bool) -> Ruling:
     if rules.chosen is not None:
-        return (True, "chosen") if topic in rules.chosen else (False, "not chosen")
+        if topic in rules.chosen:
+            return Ruling(ScopeRule.CHOSEN, "chosen")
+        return Ruling(ScopeRule.NOT_CHOSEN, "not chosen")
     internal = internal_reason(topic, rules.naming)
     if internal is not None:
-        return False, f"internal: {internal}"
+        return Ruling(ScopeRule.INTERNAL, f"internal: {internal}")
     if is_internal:
-        return False, "internal: the source cluster says so"
+        return Ruling(ScopeRule.INTERNAL, "internal: the source cluster says so")
     hop = rules.naming.hop(topic)
     if hop is not None:
-        return False, f"hop: its name carries {hop}, so it came from the target"
+        return Ruling(ScopeRule.HOP, f"hop: its name carries {hop}, so it came from the target")
     excluded = _first(rules.exclude, topic)
     if excluded is not None:
-        return False, f"exclude: {excluded}"
+        return Ruling(ScopeRule.EXCLUDED, f"exclude: {excluded}", excluded)
     included = _first(rules.include, topic)
     if included is not None:
-        return True, f"include: {included}"
-    return False, "no include pattern matches"
+        return Ruling(ScopeRule.INCLUDED, f"include: {included}", included)
+    return Ruling(ScopeRule.NOT_INCLUDED, "no include pattern matches")
 
 
 def internal_reason(topic: str, naming: NamingPolicy) -> str | None:

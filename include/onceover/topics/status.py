@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onceover.kafka.ports import TopicInfo
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, Promoted
 from onceover.topics.scope import Rules, ScopeDecision, explain, internal_reason
 
 _SHOWN = 3
@@ -42,20 +42,34 @@ def _entry(
     decision: ScopeDecision, info: TopicInfo | None, enrolment: Enrolment | None, problem: str | None
 ) -> dict[str, Any]:
     copied = enrolment is not None and enrolment.active
-    inside, reason = decision.inside, decision.reason
+    inside, reason, rule = decision.inside, decision.reason, str(decision.ruling.rule)
     if inside and problem is not None:
         inside, reason = copied, f"refused: {problem}"
-    if enrolment is not None and enrolment.promoted is not None and enrolment.is_promoted:
+    promoted = enrolment.promoted if enrolment is not None and enrolment.is_promoted else None
+    if enrolment is not None and promoted is not None:
         inside = False
-        reason = f"promoted: switchover {enrolment.promoted.drill} has given {enrolment.target} to clients"
+        reason = f"promoted: switchover {promoted.drill} has given {enrolment.target} to clients"
     partitions = len(info.partitions) if info else len(enrolment.start) if enrolment else 0
     return {
         "topic": decision.topic,
         "target_topic": enrolment.target if enrolment else decision.target_topic,
         "in": inside,
         "reason": reason,
+        "rule": rule,
+        "pattern": decision.ruling.pattern,
+        "on_source": info is not None,
+        "enrolled": enrolment is not None,
+        "promoted": _promotion(promoted),
         "partitions": partitions,
     }
+
+
+def _promotion(promoted: Promoted | None) -> dict[str, Any] | None:
+    """Return which switchover, and up to which source offset each partition was copied before it."""
+    if promoted is None:
+        return None
+    cuts = {str(partition): cut for partition, cut in sorted(promoted.cuts.items())}
+    return {"drill": promoted.drill, "cuts": cuts}
 
 
 def describe_topics(entries: Sequence[Mapping[str, Any]], flow: str) -> str | None:
@@ -68,5 +82,5 @@ def describe_topics(entries: Sequence[Mapping[str, Any]], flow: str) -> str | No
     more = ", ..." if len(outside) > _SHOWN else ""
     return (
         f"  topics: in {len(inside)}, out {len(outside)}: {shown}{more} "
-        f"(why: onceover flow check {flow} --explain TOPIC)"
+        f"(why: onceover status {flow} --topic TOPIC)"
     )

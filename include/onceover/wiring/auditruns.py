@@ -6,19 +6,22 @@ none that Airflow's web server shows.
 
 from __future__ import annotations
 
+import json
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # What is below the first is served to everybody who is logged in to Airflow, as drills' reports are.
 _SERVED: Final = "audit"
 _WITH_PAYLOAD: Final = "audit-payload"
 _SHOWN: Final = frozenset({_SERVED, "drills"})
 _KEEP_RUNS: Final = 10
+_ANSWER: Final = "answer.json"
+_ANSWERED: Final = ("verdict", "started_ms", "since", "topics", "complete")
 
 
 def runs_folder(flow_home: Path, *, show_payload: bool) -> Path:
@@ -60,6 +63,36 @@ def run_folder(runs: Path) -> Iterator[Path]:
     finally:
         if _is_empty(made):
             made.rmdir()
+
+
+def keep_answer(made: Path, told: Mapping[str, Any]) -> None:
+    """Write beside an audit's report what the next audits say of it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    (made / _ANSWER).write_text(json.dumps({name: told[name] for name in _ANSWERED}), encoding="utf-8")
+
+
+def earlier_audits(made: Path, html: Path) -> list[dict[str, Any]]:
+    """Return what earlier audits of the flow answered, the newest first, and where their reports are.
+
+    Args:
+        made: folder of this one; ``html`` where its report will be: what is linked from there is no path.
+    """
+    found = []
+    beside = html.absolute().parent == made.absolute()
+    for run in sorted((path for path in made.parent.iterdir() if path.name < made.name), reverse=True):
+        try:
+            told = json.loads((run / _ANSWER).read_text(encoding="utf-8"))
+            answer = {name: told[name] for name in _ANSWERED}
+        except (OSError, ValueError, LookupError, TypeError):
+            # Of an older release, of one that has ended early, or no audit's at all.
+            continue
+        page = run / "report.html"
+        link = f"../{run.name}/{page.name}" if beside and page.is_file() else None
+        found.append({**answer, "run": run.name, "link": link})
+    return found
 
 
 def _forget_old(runs: Path) -> None:

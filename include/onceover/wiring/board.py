@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -21,6 +22,7 @@ from onceover.board.talk import GIVEN, MISSING
 from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow
+from onceover.config.values import next_time
 from onceover.errors import OnceoverError, UsageError, unexpected
 from onceover.logs import quiet_libraries
 from onceover.operate.statusshape import broken_entry
@@ -113,7 +115,13 @@ def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
         for each in told["drills"][:_DRILLS]
         if (page := report_page(flow, each["drill"])).is_file() and page.is_relative_to(drills_dir(flow))
     }
-    return {"drills": {**told, "drills": told["drills"][:_DRILLS], "reports": reports}}
+    due = next_time(flow.schedules.rehearse, datetime.now(UTC))
+    expected = {
+        "objective_s": flow.objectives.rto_ms / 1000,
+        "schedule": flow.schedules.rehearse,
+        "next_ms": None if due is None else int(due.timestamp() * 1000),
+    }
+    return {"drills": {**told, "drills": told["drills"][:_DRILLS], "reports": reports, **expected}}
 
 
 def _loaded(path: Path) -> Flow | OnceoverError:

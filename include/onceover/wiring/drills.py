@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import platform
 import re
 import socket
@@ -60,7 +58,7 @@ from onceover.topics.own import StateSettings
 from onceover.topics.scope import Rules, explain
 from onceover.topics.sync import SyncPlan
 from onceover.wiring.audit import AuditRequest, audit_content, prepare, record_bytes
-from onceover.wiring.flows import open_clusters, opened, rules
+from onceover.wiring.flows import login, open_clusters, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import PATIENCE_S, read_status
 from onceover.wiring.topics import topic_sync
@@ -193,15 +191,6 @@ def rehearsal(
             flow.objectives.rto_ms,
             about_drill(flow, "rehearsal: clients are not touched"),
         )
-
-
-def login() -> str:
-    """Return who runs this, as this machine calls them."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        # A user id without a name, as in containers.
-        return f"user {os.geteuid()}"
 
 
 def about_drill(flow: Flow, kind: str) -> DrillAbout:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,6 +91,15 @@ class FlowWatch:
         return (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_ctime_ns)
 
 
+def login() -> str:
+    """Return who runs this, as this machine calls them."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A user id without a name, as in containers.
+        return f"user {os.geteuid()}"
+
+
 def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple[Cluster, Cluster]:
     """Return source and target, not connected yet. The caller closes them.
 
@@ -115,7 +125,7 @@ def journal_of(flow: Flow, operation: str) -> OpenJournal:
 
 def identity(flow: Flow) -> FlowIdentity:
     """Return what the layout says about the flow."""
-    return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery)
+    return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery, flow.handler is not None)
 
 
 def rules(

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
 from onceover.config.patterns import check_typed
+from onceover.errors import Retriable
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction
+from onceover.groups.forerunners import Forerunners
 from onceover.groups.moment import GroupMap
 from onceover.groups.view import GroupReader
 from onceover.kafka.ports import Cluster
 from onceover.namematch import names_whole
 from onceover.positions.translate import Translator
+from onceover.topics.otherflows import OtherFlows
 from onceover.topics.scope import explain
 from onceover.wiring.flows import FlowWatch, journal_of, rules
 
@@ -49,9 +52,38 @@ def _copy_of(topic: str, flow: Flow) -> str | None:
     return verdict.target_topic if verdict.inside else None
 
 
+def _forerunners(source: Cluster, target: Cluster) -> Forerunners:
+    """Return what asks the flows that have brought the source's topics from the target, and promoted them."""
+    others = OtherFlows(source)
+
+    def find() -> list[str]:
+        here, there = source.cluster_id(), target.cluster_id()
+        found = others.read(source.topics())
+        # The one that counts may be among those that do not answer now.
+        for error in others.unreadable.values():
+            if isinstance(error, Retriable):
+                raise error
+        return [
+            flow.name
+            for flow in found
+            if flow.clusters == (there, here) and any(each.promoted is not None for each in flow.enrolments)
+        ]
+
+    return Forerunners(source, find, run_dir, others.close)
+
+
 @contextmanager
 def group_sync(flow: Flow, source: Cluster, target: Cluster, request: GroupRequest) -> Iterator[GroupSync]:
     """Yield what puts the flow's groups in place on the other side."""
+    with group_reader(flow, source, target, request) as reader:
+        yield GroupSync(reader, request.allowed, journal_of(flow, "groups"), flow.state.replication_factor)
+
+
+@contextmanager
+def group_reader(
+    flow: Flow, source: Cluster, target: Cluster, request: GroupRequest
+) -> Iterator[GroupReader]:
+    """Yield what looks at the flow's groups on both sides."""
     asked = request.selects()
     # The filter of the flow file is followed while a continuous sync runs.
     watch = FlowWatch(flow.path)
@@ -66,10 +98,9 @@ def group_sync(flow: Flow, source: Cluster, target: Cluster, request: GroupReque
             lambda name: watch.current().groups.selects(name) and asked(name),
             handled=handled,
             copies=lambda topic: _copy_of(topic, watch.current()),
+            forerunners=lambda giving: _forerunners(giving, target),
         )
         try:
-            yield GroupSync(
-                reader, request.allowed, journal_of(flow, "groups"), flow.state.replication_factor
-            )
+            yield reader
         finally:
             reader.close()

@@ -20,8 +20,8 @@ from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
 from onceover.topics.scope import explain
-from onceover.wiring.drills import drill_journal, login, matcher
-from onceover.wiring.flows import journal_of, rules
+from onceover.wiring.drills import drill_journal, matcher
+from onceover.wiring.flows import journal_of, login, rules
 from onceover.wiring.switchovers import reverse_flow
 
 ORPHANS: Final = "orphans"

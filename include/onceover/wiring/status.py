@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.backoff import Patience
+from onceover.backoff import Deadline, Patience
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow
-from onceover.errors import OnceoverError, unexpected
+from onceover.errors import OnceoverError, Retriable, unexpected
+from onceover.groups.decide import Allowed
+from onceover.groups.plan import plan_groups
+from onceover.groups.standing import standing_of, unknown_standing
 from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
 from onceover.operate.statusshape import broken_entry
-from onceover.planning.background import side_by_side
+from onceover.planning.background import in_background, side_by_side
 from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.groups import GroupRequest, group_reader
 from onceover.wiring.handlers import dead_letter_of
 
 log = logging.getLogger(__name__)
@@ -27,6 +32,8 @@ log = logging.getLogger(__name__)
 PATIENCE_S: Final = 5.0
 # Each flow opens a handful of connections and mostly waits.
 _AT_ONCE: Final = 16
+# Beyond the patience: the index of the offset map is brought up to date beside it.
+_GRACE_S: Final = 2.0
 
 
 # Given an entry, and the clusters that it was read from while they are still open.
@@ -39,6 +46,7 @@ def read_status(
     patience_s: float = PATIENCE_S,
     environ: Mapping[str, str] | None = None,
     beside: Beside | None = None,
+    groups: bool = True,
 ) -> dict[str, Any]:
     """Return the status of one flow; clusters are opened and closed here.
 
@@ -47,19 +55,58 @@ def read_status(
 
     Args:
         beside: reads what else is wanted of the same moment; what it raises, this raises.
+        groups: whether to look how groups stand, which takes longer than all the rest.
 
     Raises:
         UsageError: a client of the flow is not in order.
     """
     source, target = open_clusters(flow, environ)
     source.patience, target.patience = Patience(patience_s), Patience(patience_s)
+    deadline = Deadline(patience_s + _GRACE_S)
     start = flow.topics.start_timestamp_ms
     with source, target:
         begin = flow.topics.start if start is None else start
         entry = flow_status(flow.flow, source, target, rules(flow), begin, dead_letter_of(flow.on_bad_record))
         if beside is not None:
             beside(entry, source, target)
-    return {**entry, "path": str(flow.path)}
+    standing = _groups(entry, flow, deadline, environ) if groups else None
+    return {**entry, "path": str(flow.path), "groups": standing}
+
+
+def _groups(
+    entry: Mapping[str, Any], flow: Flow, deadline: Deadline, environ: Mapping[str, str] | None
+) -> dict[str, Any] | None:
+    """Return how the groups stand, or why nobody knows; None where nothing was ever copied.
+
+    A cluster that was silent a moment ago is not asked again.
+    """
+    silent = next((error for side in ("source", "target") if (error := entry[side]["error"])), None)
+    if entry["generation"] is None:
+        return None
+    if silent is not None:
+        return unknown_standing(silent)
+    return _told(in_background(lambda: _read_groups(flow, deadline.left_s, environ)), deadline)
+
+
+def _read_groups(flow: Flow, patience_s: float, environ: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return how the flow's groups stand; by connections of its own, which end with it."""
+    source, target = open_clusters(flow, environ)
+    source.patience, target.patience = Patience(patience_s), Patience(patience_s)
+    with source, target, group_reader(flow, source, target, GroupRequest()) as reader:
+        return standing_of(plan_groups(reader.read(), Allowed()))
+
+
+def _told(groups: Future[dict[str, Any]], deadline: Deadline) -> dict[str, Any]:
+    """Return how the groups stand, or why nobody knows: it needs nobody, and holds nothing else up."""
+    try:
+        return groups.result(deadline.left_s)
+    except OnceoverError as error:
+        told = error
+    except TimeoutError:
+        told = Retriable("it takes longer than the rest of the status")
+    except Exception as error:  # noqa: BLE001 - a bug about groups; what is known of the flow counts
+        told = unexpected(error)
+    return unknown_standing(told.as_dict())
 
 
 def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:

@@ -67,10 +67,9 @@ from onceover.wiring.drills import (
     drills_dir,
     dry_run,
     keep_report,
-    login,
     matcher,
 )
-from onceover.wiring.flows import identity, opened, rules
+from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.seeding import Seeding, seeder
 from onceover.wiring.status import read_status
@@ -81,6 +80,8 @@ EVERYBODY: Final = "User:*"
 _LOOK_S: Final = 0.5
 _LIFT_S: Final = 60.0
 _NAMED: Final = 3
+# No topic can be called so.
+_NO_TOPIC: Final = "/"
 _WRITING: Final = ("WRITE", "ALL")
 # What time has taken, or brings; everything else that cannot be compared has another cause.
 _PASSES: Final = frozenset(
@@ -195,7 +196,7 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
 
         def left() -> set[str]:
             # Read as late as it can be: a drill may promote while it is asked to end.
-            enrolled, chain = _enrolled(flow, target), journal.read()
+            enrolled, chain = enrolled_of(flow, target), journal.read()
             _check_return(flow, chain, unfinished_of(chain, enrolled))
             return chains.fenced_topics(chain) - {e.source for e in enrolled if e.is_promoted}
 
@@ -223,7 +224,8 @@ def _check_return(
         )
 
 
-def _enrolled(flow: Flow, target: Cluster) -> list[Enrolment]:
+def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:
+    """Return the topics that a flow has taken in, with what became of them."""
     return list(target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values())
 
 
@@ -278,7 +280,7 @@ def _parts(
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
-        led_back=lambda: _led_back(reverse),
+        led_back=lambda: led_back(reverse),
         lifts=spec.fence == ACLS and EVERYBODY in spec.deny,
         exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
@@ -344,12 +346,12 @@ def _let_in(reverse: Flow, copies: Sequence[str], pause: Pause) -> Mapping[str, 
     return {"let_in": evidence}
 
 
-def _led_back(reverse: Flow | None) -> frozenset[str]:
+def led_back(reverse: Flow | None) -> frozenset[str]:
     """Return the copies that the flow the other way has taken in: what it writes on our source is no loss."""
     if reverse is None:
         return frozenset()
     with opened(reverse, both) as (_, target):
-        return frozenset(each.source for each in _enrolled(reverse, target) if each.active)
+        return frozenset(each.source for each in enrolled_of(reverse, target) if each.active)
 
 
 def _redirect(
@@ -434,6 +436,12 @@ def reverse_flow(flow: Flow, name: str) -> Flow:
     return found
 
 
+def behind(flow: Flow, copies: Collection[str]) -> Seeding:
+    """Return the wish that the flow the other way begins exactly behind the promotion of some copies."""
+    topics = "|".join(map(re.escape, sorted(copies))) or _NO_TOPIC
+    return Seeding(f"promoted:{flow.path}", Choice(replace=True), topics)
+
+
 def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, Any]:
     """Place the flow the other way behind the promotion; return what was written.
 
@@ -441,14 +449,13 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
         NeedsOperator: some of it is refused.
     """
     which = rules(flow)
-    copies = sorted({explain(topic, which).target_topic for topic in topics} - _led_back(reverse))
+    copies = sorted({explain(topic, which).target_topic for topic in topics} - led_back(reverse))
     if not copies:
         return {"flow": reverse.flow, "positions": 0, "start_it": commands.replicate(reverse.flow)}
     with opened(reverse, both) as (_, there):
         layout = read_layout(there, reverse.flow)
         runs = layout is not None and layout.ended_at_ms is None and not layout.seized
-    wish = Seeding(f"promoted:{flow.path}", Choice(replace=True), "|".join(map(re.escape, copies)))
-    with opened(reverse, partial(seeder, request=wish)) as seeding:
+    with opened(reverse, partial(seeder, request=behind(flow, copies))) as seeding:
         outcome = seeding.apply(Caller(shown_already))
     if outcome.waiting:
         first = outcome.waiting[0]
@@ -457,7 +464,7 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
             code=first.code,
             resolve=first.resolve,
         )
-    if missing := sorted(set(copies) - _led_back(reverse)):
+    if missing := sorted(set(copies) - led_back(reverse)):
         raise NeedsOperator(
             f"flow {reverse.flow} does not take in {', '.join(missing[:_NAMED])}",
             code=DrillCode.SWITCHOVER_UNSET,

@@ -139,6 +139,12 @@ def approved(context: Context, task_id: str) -> Approval:
     return replace(Approval.from_json(answer), consent=consent)
 
 
+def was_refused(context: Context, task_id: str) -> bool:
+    """Tell whether the task ``task_id`` has put a question of this run, and nobody has said yes to it."""
+    pull = context["ti"].xcom_pull
+    return bool(pull(task_ids=task_id, key=SHOWN_KEY)) and not pull(task_ids=task_id, key=ANSWER_KEY)
+
+
 def _check_age(asked_s: float) -> None:
     age = timedelta(seconds=time.time() - asked_s)
     if age > _GOOD_FOR:

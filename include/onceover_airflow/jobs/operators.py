@@ -8,6 +8,7 @@ newer generation fences (docs/protocol.md).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperatorLink
 
 from onceover.errors import OnceoverError, Retriable
+from onceover.spark.launch.again import Restarts
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.jobs.masters import check_master
@@ -60,6 +62,10 @@ class FlowJobOperator(SparkSubmitOperator):
         """Return what to run."""
         raise NotImplementedError
 
+    def restarts(self) -> Restarts:
+        """Return how often the job is started again at once where its processes were killed."""
+        return Restarts("", most=0)
+
     def result(self, report: Mapping[str, Any]) -> Any:
         """Return what goes into the XCom after a job that ended well."""
         raise NotImplementedError
@@ -76,26 +82,53 @@ class FlowJobOperator(SparkSubmitOperator):
             TaskFailed: everything else, with what, where, expected, seen and what resolves it.
         """
         # Spark's and Kafka's libraries are not for the process that parses DAG files.
-        from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
+        from onceover.config.flow.load import load_flow
         from onceover.spark.launch.master import reach
         from onceover_airflow.access.connections import connection_environment
-        from onceover_airflow.jobs.hooks import SparkJobHook
 
         try:
             loaded = load_flow(by_name(self.flow))
             check_master(self.master, loaded)
             variables = connection_environment(loaded)
-            job = self.job(loaded).with_own_report()
+            job = self.job(loaded)
             reach(job.master)
         except Retriable as error:
             raise JobInterrupted(str(error)) from shown(error)
         except OnceoverError as error:
             raise TaskFailed(str(error)) from shown(error)
+        restarts = self.restarts()
+        while True:
+            begun_s = time.monotonic()
+            returncode, report, tail = self._run(loaded, job.with_own_report(), variables, context)
+            verdict = self.judged(judge(returncode, report, log_tail=tail), report, context)
+            if not verdict.killed or (pause_s := restarts.pause_s(time.monotonic() - begun_s)) is None:
+                break
+            log.warning(
+                "%s; started again at once, %d of %d", verdict.message, restarts.number, restarts.most
+            )
+            time.sleep(pause_s)
+        if verdict.next is AfterJob.RETRY:
+            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
+        if verdict.next is AfterJob.FAIL or report is None:
+            raise TaskFailed(f"flow {self.flow}: {verdict.message}")
+        return self.result(report)
+
+    def _run(
+        self, flow: Flow, job: SparkJob, variables: Mapping[str, str], context: Context
+    ) -> tuple[int, Mapping[str, Any] | None, str]:
+        """Run the job once; return its exit code, its report and its last lines.
+
+        Raises:
+            JobInterrupted: the task was told to end.
+        """
+        from onceover.config.flow.load import DRIVER_NOTE, run_dir
+        from onceover_airflow.jobs.hooks import SparkJobHook
+
         self._job_hook = hook = SparkJobHook(
             job,
-            name=f"onceover {loaded.flow}",
+            name=f"onceover {flow.flow}",
             environment=variables,
-            note=run_dir(loaded) / DRIVER_NOTE,
+            note=run_dir(flow) / DRIVER_NOTE,
             on_ui=lambda url: show_ui(context, url),
         )
         returncode = None if self._killed else hook.run()
@@ -103,12 +136,7 @@ class FlowJobOperator(SparkSubmitOperator):
             raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
         report = read_report(job.report)
         job.report.unlink(missing_ok=True)
-        verdict = self.judged(judge(returncode, report, log_tail=hook.tail), report, context)
-        if verdict.next is AfterJob.RETRY:
-            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
-        if verdict.next is AfterJob.FAIL or report is None:
-            raise TaskFailed(f"flow {self.flow}: {verdict.message}")
-        return self.result(report)
+        return returncode, report, hook.tail
 
     def on_kill(self) -> None:
         """Ask this run to stop, give it a moment to finish its transactions, then kill its JVM.
@@ -178,6 +206,10 @@ class ReplicateOperator(FlowJobOperator):
         from onceover.spark.launch.submit import replicate_job
 
         return replicate_job(flow, until=self.until, master=self.master or None)
+
+    def restarts(self) -> Restarts:
+        """Return what a copy gets: Airflow needs ten seconds to try a task again, and this comes first."""
+        return Restarts(self.until)
 
     def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
         """A copy of nothing is no success, although the job ended well."""

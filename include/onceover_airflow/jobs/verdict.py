@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from onceover.exitstatus import killed_by
 from onceover.shown import screen
+from onceover.spark.codes import DIED
 
 EXIT_DONE: Final = 0
 EXIT_TEMPORARY: Final = 5
@@ -91,9 +92,6 @@ def killed(returncode: int) -> bool:
 
 def _died(report: Mapping[str, Any]) -> bool:
     """Tell whether the driver reports the death of its JVM or of Spark's workers, which it has outlived."""
-    # Py4J is not for the process that parses DAG files.
-    from onceover.spark.failures import DIED
-
     error = report.get("error")
     return isinstance(error, Mapping) and error.get("code") in DIED
 

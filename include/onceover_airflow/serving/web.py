@@ -7,6 +7,7 @@ origin that holds Airflow's session, and shows names that strangers gave to topi
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,9 +23,10 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.report.htmlpage import render
-from onceover.board.page import Links, Look, no_such_flow
+from onceover.board.page import TOPIC, Links, Look, no_such_flow
 from onceover.board.page import all_flows as page_of_all
 from onceover.board.page import one_flow as page_of_one
+from onceover.board.topicpage import one_topic as page_of_topic
 from onceover.config.home import onceover_home
 from onceover_airflow.access.connections import connections_given
 from onceover_airflow.serving.board import FRESH_S, Asking, Board
@@ -104,15 +106,25 @@ def create_app() -> FastAPI:
         flow: Annotated[str, PathParameter(pattern=_FLOW)], still: str | None = None
     ) -> HTMLResponse:
         """Return the page of one flow."""
-        look = board.look()
-        links = _links(look)
-        entry = next((entry for entry in look.entries if entry["flow"] == flow), None)
-        if entry is not None:
-            page = page_of_one(look, entry, board.samples(flow), links, still=still is not None)
-            return _shown(look, page, still=still is not None)
-        if look.age_s is None:
-            return _shown(look, page_of_all(look, {}, links))
-        return _shown(look, no_such_flow(flow, links), code=status.HTTP_404_NOT_FOUND)
+
+        def page(look: Look, entry: Mapping[str, Any]) -> str:
+            samples = board.samples(flow)
+            return page_of_one(look, entry, samples, _links(look), still=still is not None)
+
+        return _of_flow(board, flow, page, still=still is not None)
+
+    @app.get("/flows/{flow}/topics/{topic}")
+    def one_topic(
+        flow: Annotated[str, PathParameter(pattern=_FLOW)],
+        topic: Annotated[str, PathParameter(pattern=TOPIC)],
+        still: str | None = None,
+    ) -> HTMLResponse:
+        """Return why a topic of a flow is copied, or is not."""
+
+        def page(look: Look, entry: Mapping[str, Any]) -> str:
+            return page_of_topic(look, entry, topic, _links(look), still=still is not None)
+
+        return _of_flow(board, flow, page, still=still is not None, up="../../../")
 
     @app.get("/{kind}/{flow}/{run}/{path:path}")
     def flow_page(
@@ -135,6 +147,19 @@ def create_app() -> FastAPI:
         return await _refused(app, request, error)
 
     return app
+
+
+def _of_flow(
+    board: Board, flow: str, page: Callable[[Look, Mapping[str, Any]], str], *, still: bool, up: str = "../"
+) -> HTMLResponse:
+    """Return a page about a flow; another one where nobody has heard of it, or nobody knows yet."""
+    look = board.look()
+    entry = next((entry for entry in look.entries if entry["flow"] == flow), None)
+    if entry is not None:
+        return _shown(look, page(look, entry), still=still)
+    if look.age_s is None:
+        return _shown(look, page_of_all(look, {}, _links(look)))
+    return _shown(look, no_such_flow(flow, _links(look), up), code=status.HTTP_404_NOT_FOUND)
 
 
 def _shown(look: Look, page: str, *, still: bool = False, code: int = status.HTTP_200_OK) -> HTMLResponse:

@@ -34,6 +34,7 @@ SUBJECTS: Final = {
     "failover_drill": "flow",
     "confirm_drill": "flow",
     "export_orphans": "flow",
+    "failback": "flow",
     "migrate_connector_offsets": "connect",
 }
 # A reverse proxy may have put something in front.
@@ -88,9 +89,14 @@ def named_run(body: bytes, subject: str, now: datetime) -> bytes:
     about = conf.get(subject) if isinstance(conf, Mapping) else None
     if not isinstance(about, str) or not _SUBJECT.fullmatch(about):
         return body
+    return json.dumps({**document, "dag_run_id": run_name(about, subject, now)}).encode()
+
+
+def run_name(about: str, subject: str, now: datetime) -> str:
+    """Return how a run is called; as for ``named_run``."""
     # Airflow keeps the kinds of its own runs to itself: a flow may be called backfill, or scheduled.
     name = f"{subject}:{about}" if about in _KINDS else about
-    return json.dumps({**document, "dag_run_id": f"{name}__{now.isoformat()}"}).encode()
+    return f"{name}__{now.isoformat()}"
 
 
 def _subject(scope: Scope) -> str | None:

@@ -130,15 +130,21 @@ def check_audit(flow: str) -> dict[str, Any]:
     return checked
 
 
-def audit_of(flow: Flow, topics: tuple[str, ...], since: str, master: str | None) -> SparkJob:
+def audit_of(
+    flow: Flow, topics: tuple[str, ...], since: str, master: str | None, started_by: str | None = None
+) -> SparkJob:
     """Return the job.
+
+    Args:
+        started_by: who has started the DAG's run, for the report; None where that is not known.
 
     Raises:
         UsageError: something that was asked for is not understood.
     """
     from onceover.spark.launch.submit import AuditOptions, audit_job
 
-    return audit_job(flow, AuditOptions(topics=topics, since=since), master=master or None)
+    options = AuditOptions(topics=topics, since=since, started_by=started_by)
+    return audit_job(flow, options, master=master or None)
 
 
 class AuditOperator(FlowJobOperator):
@@ -171,11 +177,18 @@ class AuditOperator(FlowJobOperator):
         self.full = full
         # Where the pages are, once they are written; links are made when the task has ended.
         self.pages: dict[str, str | None] = {}
+        self._started_by: str | None = None
+
+    def execute(self, context: Context) -> Any:
+        """Run the audit, and have its report say who wanted it."""
+        self._started_by = starter(context)
+        return super().execute(context)
 
     def job(self, flow: Flow) -> SparkJob:
         """Return the audit."""
         topics = (self.topics,) if self.topics else ()
-        return audit_of(flow, topics, "start" if self.is_full else self.since, self.master)
+        since = "start" if self.is_full else self.since
+        return audit_of(flow, topics, since, self.master, self._started_by)
 
     @property
     def is_full(self) -> bool:
@@ -201,6 +214,12 @@ class AuditOperator(FlowJobOperator):
         return TaskVerdict(AfterJob.FAIL, describe_audit(report))
 
 
+def starter(context: Context) -> str | None:
+    """Return who has started a run, as Airflow knows them; None where that was nobody."""
+    by = getattr(context.get("dag_run"), "triggering_user_name", None)
+    return f"{by} (in Airflow)" if isinstance(by, str) and by else None
+
+
 def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:
     """Tell whether a schedule has come before the flow's first start: no fault, and nothing to prove yet."""
     error = (report or {}).get("error") or {}
@@ -224,8 +243,13 @@ def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:
 def describe_audit(report: Mapping[str, Any]) -> str:
     """Return an audit that did not pass in its own words, with where to look."""
     from onceover.audit.report.jsonreport import summary
+    from onceover.audit.report.nextsteps import first_wrong, next_steps
 
-    return f"{report['verdict']}: {summary(report)}\nreport: {report.get('report')}"
+    first = first_wrong(report)
+    lines = [f"{report['verdict']}: {summary(report)}"]
+    lines += [] if first is None else [f"first: {first}"]
+    lines += [f"do: {step}" for step in next_steps(report)]
+    return "\n".join([*lines, f"report: {report.get('report')}"])
 
 
 class ReportOperator(BaseOperator):

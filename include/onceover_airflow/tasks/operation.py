@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from airflow.sdk import AssetAlias, TriggerRule, XComArg, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from onceover.planning.operation import Operation, Outcome, Planned
+    from onceover.planning.plan import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,19 @@ class OperationTasks(ABC, Generic[P]):
         return self.finish(name, context, outcome)
 
 
-def judge(what: str, outcome: Outcome) -> None:
+class Judged(Protocol):
+    """What may leave something that waits for somebody."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 where nothing does, 5 where running it again may help."""
+
+    @property
+    def waiting(self) -> Sequence[Refusal]:
+        """What does, and why."""
+
+
+def judge(what: str, outcome: Judged) -> None:
     """Fail where an outcome is not good.
 
     Args:

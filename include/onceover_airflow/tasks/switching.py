@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +24,7 @@ from onceover_airflow.tasks.operation import OperationTasks, judge
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from onceover.config.flow.flowfile import Flow
     from onceover.drills.switching.plan import SwitchoverPlan
     from onceover.drills.switching.switchover import Switchover
     from onceover.planning.operation import Outcome
@@ -82,6 +83,14 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
     subject = "Flow {{ params.flow }}: {{ params.mode }} switchover"
     needs_answer = True
 
+    def mode(self, context: Context) -> str:
+        """Return what the form asks for."""
+        return str(context["params"]["mode"])
+
+    def at_hand(self, name: str) -> AbstractContextManager[Flow]:
+        """Return the flow that is switched over, with its Connections at hand."""
+        return flow_at_hand(name)
+
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[Switchover]:
         """Yield the switchover that the form asks for, with both clusters at hand."""
@@ -90,9 +99,9 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
         params = context["params"]
         topics = (params["topics"],) if params["topics"] else ()
-        wish = switchovers.SwitchoverWish(params["mode"], topics, params["take_over"])
+        wish = switchovers.SwitchoverWish(self.mode(context), topics, params["take_over"])
         with (
-            flow_at_hand(name) as flow,
+            self.at_hand(name) as flow,
             flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,
         ):
             yield operation
@@ -104,7 +113,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
             TaskFailed: a failover is not possible as things are, with what comes first.
             Others as the base.
         """
-        if get_current_context()["params"]["mode"] != DRY_RUN:
+        if self.mode(get_current_context()) != DRY_RUN:
             return super().plan(name)
         from onceover.wiring.drills import dry_run
 
@@ -120,11 +129,11 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
     def wants_asking(self, context: Context) -> bool:
         """Tell whether the form wants a person asked: a look changes nothing."""
-        return super().wants_asking(context) and context["params"]["mode"] != DRY_RUN
+        return super().wants_asking(context) and self.mode(context) != DRY_RUN
 
     def apply(self, name: str) -> dict[str, Any]:
         """Switch over; return names and counts. As the base."""
-        if get_current_context()["params"]["mode"] == DRY_RUN:
+        if self.mode(get_current_context()) == DRY_RUN:
             raise AirflowSkipException("only a look was asked for")
         return super().apply(name)
 
@@ -147,8 +156,8 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         """Return names, counts and where the report is; raises as ``judge``."""
         from onceover.wiring.drills import report_page
 
-        with flow_at_hand(name) as flow:
-            page = str(report_page(flow, str(outcome.counts["drill"])))
+        with self.at_hand(name) as flow:
+            name, page = flow.flow, str(report_page(flow, str(outcome.counts["drill"])))
         log.info("report: %s", page)
         judge(f"flow {name}, report {page}", outcome)
         return {**outcome.counts, "report": page}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.wiring.auditruns import is_served, run_folder, runs_folder
+from onceover.wiring.auditruns import earlier_audits, is_served, keep_answer, run_folder, runs_folder
 from onceover_airflow.telling.pages import FOLDERS, page_link, pages_folder
 
 
@@ -82,3 +82,19 @@ def test_what_the_web_server_shows_is_known(tmp_path: Path, kind: str) -> None:
         assert is_served(path, tmp_path)
     for path in (tmp_path / "r.html", tmp_path / "flights" / "audit-payload" / "r.html", Path("/tmp/r.html")):
         assert not is_served(path, tmp_path)
+
+
+def test_earlier_audits_are_told_and_linked(tmp_path: Path) -> None:
+    """The newest first, without damaged ones and those of older releases; no link leads from elsewhere."""
+    told = {"verdict": "FAIL", "started_ms": 5, "since": "start", "topics": [], "complete": True, "more": 1}
+    old, damaged, *others = earlier(tmp_path, 4)
+    for number, made in enumerate(others):
+        keep_answer(made, {**told, "started_ms": number})
+    (damaged / "answer.json").write_text("{")
+    now = tmp_path / "20990101T000000Z-abcdef"
+    now.mkdir()
+    found = earlier_audits(now, now / "report.html")
+    assert [(each["run"], each["started_ms"]) for each in found] == [(others[1].name, 1), (others[0].name, 0)]
+    assert found[0]["link"] == f"../{others[1].name}/report.html"
+    assert earlier_audits(now, tmp_path.parent / "x.html")[0]["link"] is None
+    assert earlier_audits(old, old / "report.html") == []

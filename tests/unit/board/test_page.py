@@ -6,12 +6,16 @@ import re
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from onceover.board.charts import ChartPoint, line_chart
-from onceover.board.page import Links, Look, all_flows, no_such_flow, one_flow
+from onceover.board.page import TOPIC, Links, Look, all_flows, no_such_flow, one_flow
 from onceover.board.samples import KEPT, LagSample, Samples, speed_of
+from onceover.board.topicpage import one_topic
 from onceover.errors import UsageError
+from onceover.groups.standing import unknown_standing
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
+from onceover.operate.why import explain_name
 from tests.support.hostilenames import HOSTILE
 
 LINKS = Links("/", {"Copy": "/dags/replicate"}, {})
@@ -26,7 +30,10 @@ def entry(name: str = "orders", **changes: Any) -> dict[str, Any]:
 
 def partition(number: int, state: str = "caught_up", lag: int | None = 0, **changes: Any) -> dict[str, Any]:
     told = {
-        "topic": "orders", "partition": number, "state": state, "stop": None, "open_offsets": 0,
+        "topic": "orders", "partition": number, "state": state,
+        "stop": None, "open_offsets": 0,
+        "open_transaction": None, "stuck_s": None, "begun": True, "lane": 0, "target_topic": "orders",
+        "oldest_missing_s": None, "verified": None, "partitions": 1,
         "position": 5, "lso": 5, "lag_offsets": lag,
     }  # fmt: skip
     return {**told, **changes}
@@ -125,10 +132,13 @@ def test_hostile_names_do_nothing(name: str) -> None:
             notes=[{"object": name, "code": "X", "message": name, "resolve": name}],
             partitions=[{**stopped(0, name), "topic": name}],
             topics=[{"topic": name, "target_topic": name, "in": False, "reason": name, "partitions": 1}],
+            groups=unknown_standing(UsageError(name).as_dict()),
             drills_error=f"bad {name}",
         )
 
-    for hostile, harmless in zip(pages(told(name)), pages(told("x")), strict=True):
+    # With a page of its own as that one has it.
+    like = "x" if re.match(TOPIC, name) else "x y"
+    for hostile, harmless in zip(pages(told(name)), pages(told(like)), strict=True):
         assert hostile.count("<") == harmless.count("<")
         assert "<script" not in hostile
     assert no_such_flow(name, LINKS).count("<") == no_such_flow("x", LINKS).count("<")
@@ -146,6 +156,7 @@ def test_no_page_loads_or_runs_anything() -> None:
             "../",
             "?still",
             "flows/orders",
+            "orders/topics/orders",
         }
 
 
@@ -221,3 +232,72 @@ def test_a_plot_holds_its_line(highest: float) -> None:
     )
     numbers = [float(y) for _, y in re.findall(r"([\d.]+),([\d.]+)", re.findall(r'points="([^"]*)"', svg)[0])]
     assert all(0 <= y <= 130 for y in numbers)
+
+
+def test_each_topic_has_a_page_that_says_why() -> None:
+    """The same words as on the command line; of a name that no address can hold there is no page."""
+    out = {
+        "topic": "tmp", "target_topic": "tmp", "in": False, "reason": "exclude: t.*", "rule": "excluded",
+        "pattern": "t.*", "on_source": True, "enrolled": False, "promoted": None, "partitions": 1,
+    }  # fmt: skip
+    odd = {**stopped(1), "topic": "../x"}
+    told = entry(path="f.yaml", topics=[out], partitions=[partition(0, "stuck", 3, stuck_s=300.0), odd])
+    look = Look([told], 1.0)
+    page = one_flow(look, told, (), LINKS)
+    linked = set(re.findall(r'href="orders/topics/([^"]*)"', page))
+    assert linked == {"orders", "tmp"}
+    assert "NOT_MOVING" in page and "has not moved for 5 min" in page
+    for name in ("tmp", "orders", "nobody.knows"):
+        text = one_topic(look, told, name, LINKS)
+        found = explain_name(told, name)
+        assert escape(found.line) in text and 'href="../../orders"' in text
+        colour = {"orders": "FAIL", "tmp": "PASS"}.get(name, "UNVERIFIABLE")
+        assert f'header class="{colour}"' in text
+    assert 'header class="PASS"' not in one_topic(Look([told], 3600.0), told, "tmp", LINKS)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing_on_a_topics_page(name: str) -> None:
+    """As many signs of HTML as with a harmless name."""
+
+    def told(name: str) -> str:
+        known = entry(path=name, partitions=[{**stopped(0, name), "topic": "orders", "target_topic": name}])
+        return one_topic(Look([known], 1.0), known, "orders", LINKS)
+
+    assert told(name).count("<") == told("x").count("<")
+
+
+def test_groups_are_shown_with_both_positions() -> None:
+    """And what cannot be known of them is a sentence, not an empty table."""
+    position = {"topic": "orders", "partition": 0, "committed": 5, "translated": 7, "current": None}
+    group = {
+        "group": "billing", "standing": "behind", "code": None, "reason": "forward", "resolve": None,
+        "partitions": 1, "counts": {"behind": 1}, "lag": 2, "behind_offsets": 7, "positions": [position],
+    }  # fmt: skip
+    counts = {"needs_somebody": 0, "undecided": 0, "behind": 1, "in_place": 4}
+    groups = {
+        "error": None, "giving": "east", "receiving": "west", "counts": counts, "groups": [group], "more": 3,
+        "remarks": [],
+    }  # fmt: skip
+    told = entry(groups=groups)
+    page = one_flow(Look([told], 1.0), told, (), LINKS)
+    assert "4 in place, 1 behind" in page and "and 3 more" in page
+    assert re.search(r"orders:0</td><td[^>]*>5</td><td[^>]*>7</td><td[^>]*>-<", page)
+    dark = entry(groups=unknown_standing(UsageError("no right", code="NOT_AUTHORIZED").as_dict()))
+    assert "not known: no right" in one_flow(Look([dark], 1.0), dark, (), LINKS)
+
+
+def test_trend_of_drills_has_a_bar_for_each_that_has_ended() -> None:
+    """Failed ones stand out, one without a time is seen; the objective where it is near; when the next is."""
+    drills = [
+        {"drill": f"d{n}", "mode": "rehearsal", "began_ms": 86_400_000 * n, "result": result, "rto_s": rto_s}
+        for n, (result, rto_s) in enumerate([(None, None), ("PASS", 2.0), ("FAIL", None), ("FAIL", 40.0)])
+    ]
+    told = {"drills": drills, "objective_s": 60.0, "schedule": "@weekly", "next_ms": 86_400_000}
+    entries = [entry(drills=told), entry(drills={**told, "objective_s": 900.0})]
+    near, far = (one_flow(Look([each], 1.0), each, (), LINKS) for each in entries)
+    assert (near.count('rect class="good"'), near.count('rect class="bad"')) == (1, 2)
+    assert near.count('class="limit"') == 1 and far.count('class="limit"') == 0
+    assert "objective 15 min" in far and "@weekly" in near and "1970-01-02 00:00:00 UTC" in near
+    heights = [float(found) for found in re.findall(r'rect[^>]* height="([0-9.]+)"', near)]
+    assert min(heights) >= 2 and max(heights) < 150

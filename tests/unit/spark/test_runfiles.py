@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onceover.spark.launch.runfiles import KEPT_RUNS, forget_old_runs, own_report
+from onceover.spark.launch.runfiles import KEPT_RUNS, forget_old_runs, own_report, prune_receipts
 
 
 def runs(folder: Path, kind: str, count: int) -> list[Path]:
@@ -52,3 +52,24 @@ def test_nothing_else_is_removed(tmp_path: Path) -> None:
     forget_old_runs(tmp_path / "audit.json")
     forget_old_runs(own_report(tmp_path / "away" / "audit.json"))
     assert set(tmp_path.iterdir()) == before
+
+
+def test_receipts_are_bounded_by_age_and_a_run_that_has_none_yet_stays(tmp_path: Path) -> None:
+    """Whole runs go, of one that goes on its old files; Spark's own list stays."""
+    day_s = 86_400.0
+    for run, ages in (("1-old", [40.0, 30.0]), ("2-long", [30.0, 1.0]), ("3-new", [])):
+        (tmp_path / run / "_spark_metadata").mkdir(parents=True)
+        (tmp_path / run / "_spark_metadata" / "0").touch()
+        for number, days in enumerate(ages):
+            part = tmp_path / run / f"part-{number}.parquet"
+            part.touch()
+            os.utime(part, (100 * day_s - days * day_s,) * 2)
+    old = tmp_path / "1-old"
+    for path in (old / "_spark_metadata" / "0", old / "_spark_metadata", old):
+        os.utime(path, (60 * day_s,) * 2)
+    assert prune_receipts(tmp_path, 14 * day_s, 100 * day_s) == 3
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
+    assert left == ["2-long/part-1.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["2-long", "3-new"]
+    assert (tmp_path / "2-long" / "_spark_metadata" / "0").exists()
+    assert prune_receipts(tmp_path / "none", 1.0) == 0

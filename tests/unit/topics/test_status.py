@@ -60,5 +60,5 @@ def test_summary_is_one_line() -> None:
     """However many topics there are."""
     found = [{"topic": f"t{n}", "in": n % 2 == 0, "reason": ""} for n in range(10)]
     text = describe_topics(found, "f")
-    assert text == "  topics: in 5, out 5: t1, t3, t5, ... (why: onceover flow check f --explain TOPIC)"
+    assert text == "  topics: in 5, out 5: t1, t3, t5, ... (why: onceover status f --topic TOPIC)"
     assert describe_topics([], "f") is None

@@ -14,6 +14,7 @@ from onceover.audit.codes import AuditCode
 from onceover.audit.report import parts
 from onceover.audit.report.htmlpage import drawn, put, render
 from onceover.audit.report.jsonreport import summary
+from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.audit.report.plots import ages_svg, commits_svg, records_svg
 from onceover.errors import UsageError
 
@@ -65,7 +66,17 @@ def page(told: Mapping[str, Any]) -> str:
         meaning=parts.MEANING,
         asked=_asked(told),
         suites=parts.expectations(told),
+        steps=next_steps(told),
+        first=_first(told),
+        about=parts.about(told),
+        earlier=told.get("earlier", ()),
     )
+
+
+def _first(told: Mapping[str, Any]) -> str:
+    """Return where it went wrong first, as a sentence."""
+    found = first_wrong(told)
+    return "" if found is None else f"The first record that is not as it should be: {found}."
 
 
 def _plots(told: Mapping[str, Any]) -> Iterator[dict[str, str]]:

@@ -12,6 +12,7 @@ from onceover.audit.model import FindingKind, Reason, Side, Verdict
 MAX_ROWS: Final = 100
 MAX_STRIPS: Final = 40
 MAX_NUMBERS: Final = 20
+_SIDES: Final = ("source", "target")
 
 MEANING: Final[Mapping[str, str]] = {
     Reason.RETENTION: "One side no longer holds them: retention has removed them.",
@@ -68,7 +69,23 @@ class ListedRows(NamedTuple):
 
 def sides_of(told: Mapping[str, Any]) -> str:
     """Return both clusters' names, as a line."""
-    return " → ".join(told.get(side, {}).get("alias", side) for side in ("source", "target"))
+    return " → ".join(told.get(side, {}).get("alias", side) for side in _SIDES)
+
+
+def about(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what was audited and by whom, line for line; nothing in documents that do not say it."""
+    said = told.get("about")
+    if said is None:
+        return []
+    clusters = [(f"{side} cluster", f"{told[side]['alias']}: {told[side]['cluster_id']}") for side in _SIDES]
+    same = said["flow_sha256"] == said["running_sha256"]
+    version = said["flow_sha256"][:16] + ("" if same else f" (the flow runs {said['running_sha256'][:16]})")
+    return [
+        *clusters,
+        ("flow file", f"{said['flow_file']}, version {version}"),
+        ("generation", str(said["generation"])),
+        ("started by", f"{said['started_by']} on {said['host']}"),
+    ]
 
 
 def tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:

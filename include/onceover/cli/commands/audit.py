@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow, run_dir
 from onceover.config.home import onceover_home
 from onceover.errors import UsageError
+from onceover.shown import lined
 from onceover.spark.auditing.auditprogress import AuditProgress, last_told
 from onceover.spark.launch.runfiles import own_report
 from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job
@@ -31,9 +33,6 @@ def run(args: argparse.Namespace) -> CommandResult:
     Raises:
         OnceoverError: what the driver reported.
     """
-    # Only here: the plots of the report take longer to load than most commands take to run.
-    from onceover.audit.report.jsonreport import summary
-
     if args.full and args.since != "watermark":
         raise UsageError("--full and --since exclude each other", seen=f"--since {args.since}")
     _check_report(args.report, show_payload=args.show_payload)
@@ -52,8 +51,20 @@ def run(args: argparse.Namespace) -> CommandResult:
     )
     progress = _Progress(flow.flow, options.progress)
     document = _execute(audit_job(flow, options, master=args.master).with_own_report(), progress)
-    text = f"{document['verdict']}: {summary(document)}\n  report  {document['report']}"
-    return CommandResult(document, text, document["exit"])
+    return CommandResult(document, _text(document), document["exit"])
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    """Return the answer for people: where it went wrong first, and what to do."""
+    # Only here: the plots of the report take longer to load than most commands take to run.
+    from onceover.audit.report.jsonreport import summary
+    from onceover.audit.report.nextsteps import first_wrong
+
+    first = first_wrong(document)
+    lines = [f"{document['verdict']}: {summary(document)}"]
+    lines += [] if first is None else [f"  first   {first}"]
+    lines += [f"  do      {step}" for step in document["next_steps"]]
+    return lined([*lines, f"  report  {document['report']}"])
 
 
 def _check_report(path: Path | None, *, show_payload: bool) -> None:

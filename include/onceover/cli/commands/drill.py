@@ -23,11 +23,10 @@ from onceover.wiring.drills import (
     RehearsalWish,
     drill_history,
     dry_run,
-    login,
     rehearsal,
     report_page,
 )
-from onceover.wiring.flows import opened
+from onceover.wiring.flows import login, opened
 from onceover.wiring.orphans import OrphanWish, orphan_export
 from onceover.wiring.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
 

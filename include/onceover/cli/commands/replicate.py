@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import threading
@@ -15,7 +16,7 @@ from typing import Any, Final
 import psutil
 
 from onceover.cli.parsers.replicate import CAUGHT_UP
-from onceover.cli.sparkjob import job_result, start_job
+from onceover.cli.sparkjob import job_result, start_job, was_killed
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
@@ -23,11 +24,15 @@ from onceover.cli.terminal.signals import asked_to_end
 from onceover.cli.terminal.statustext import progress_line
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
+from onceover.errors import OnceoverError
 from onceover.planning.background import in_background
 from onceover.process.children import ChildProcess
 from onceover.shown import lined
+from onceover.spark.launch.again import Restarts
 from onceover.spark.launch.submit import SparkJob, replicate_job
 from onceover.wiring.status import read_status
+
+log = logging.getLogger(__name__)
 
 _PROGRESS_S: Final = 5.0
 # The driver needs up to 10 s to end gracefully, and the JVM a few more to leave.
@@ -41,9 +46,9 @@ def run(args: argparse.Namespace) -> CommandResult:
         OnceoverError: what the driver reported.
     """
     flow = load_flow(args.flow)
-    job = replicate_job(flow, until=args.until, master=args.master).with_own_report()
+    job = replicate_job(flow, until=args.until, master=args.master)
     progress = _Progress(flow, show=not args.json, ends=args.until == CAUGHT_UP)
-    document = _execute(flow, job, progress)
+    document = _execute(flow, job, progress, Restarts(args.until, args.restarts))
     return CommandResult(document, describe(document), document["exit"])
 
 
@@ -61,11 +66,23 @@ def describe(document: Mapping[str, Any]) -> str:
     return lined(lines)
 
 
-def _execute(flow: Flow, job: SparkJob, progress: _Progress) -> dict[str, Any]:
+def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts) -> dict[str, Any]:
+    with asked_to_end() as stopping:
+        while True:
+            begun_s = time.monotonic()
+            try:
+                return _once(flow, job.with_own_report(), progress, stopping)
+            except OnceoverError as error:
+                pause_s = restarts.pause_s(time.monotonic() - begun_s) if was_killed(error) else None
+                if pause_s is None or stopping.wait(pause_s):
+                    raise
+                log.warning("%s; started again at once, %d of %d", error, restarts.number, restarts.most)
+
+
+def _once(flow: Flow, job: SparkJob, progress: _Progress, stopping: threading.Event) -> dict[str, Any]:
     child = start_job(job, f"replicate {flow.flow}")
     try:
-        with asked_to_end() as stopping:
-            _attend(child, flow, stopping, progress)
+        _attend(child, flow, stopping, progress)
     finally:
         child.stop()
     return job_result(job, child, stopped=stopping.is_set())

@@ -9,21 +9,37 @@ from typing import Any
 from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.statustext import describe, headline
 from onceover.config.flow.load import load_flow
+from onceover.errors import UsageError
 from onceover.operate.statusshape import worst
 from onceover.wiring.status import read_all, read_one
+from onceover.wiring.why import explain_topic
 
 
 def run(args: argparse.Namespace) -> CommandResult:
     """Read the status of the flows asked for.
 
     Raises:
-        UsageError: the flow that was named is not in order; among all flows, that is said in its entry.
+        UsageError: the flow that was named is not in order; among all flows, that is said in its entry. Or
+            no flow is named beside a topic.
     """
+    if args.topic is not None:
+        return _why(args)
     if args.flow:
         flows = [read_one(load_flow(args.flow), patience_s=args.patience)]
     else:
         flows = read_all(patience_s=args.patience)
     return CommandResult({"flows": flows}, text(flows), worst(flow["exit"] for flow in flows))
+
+
+def _why(args: argparse.Namespace) -> CommandResult:
+    topic, partition = args.topic
+    if args.flow is None:
+        raise UsageError(
+            "--topic wants a flow: a topic may be in one and out in another",
+            resolve=f"onceover status FLOW --topic {topic}",
+        )
+    found = explain_topic(load_flow(args.flow), topic, partition, patience_s=args.patience)
+    return CommandResult({"flow": args.flow, "why": found.document()}, found.describe(), found.exit_code)
 
 
 def text(flows: Sequence[Mapping[str, Any]]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from onceover.cli.parser import Subparsers, Work, add_command, add_flow, end
+from onceover.spark.launch.again import RESTARTS
 
 CAUGHT_UP: Final = "caught-up"
 _EXAMPLES: Final = """examples:
@@ -23,6 +24,15 @@ def register(subparsers: Subparsers) -> None:
         default=CAUGHT_UP,
         metavar="caught-up|forever|DURATION",
         help="when to end (default: caught-up, with what was on the source at the start)",
+    )
+    parser.add_argument(
+        "--restarts",
+        type=int,
+        choices=range(RESTARTS + 1),
+        default=RESTARTS,
+        metavar=f"0..{RESTARTS}",
+        help="how often in a row a copy whose processes were killed is started again at once "
+        "(default: %(default)s; never where --until is a duration)",
     )
     parser.add_argument("--master", help="Spark master instead of the flow file's")
     end(parser, Work("replicate"))

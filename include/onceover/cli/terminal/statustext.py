@@ -12,7 +12,10 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.config.codes import ConfigCode
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
+from onceover.groups.standing import describe_standing
+from onceover.operate.codes import StatusCode
 from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
+from onceover.operate.stuck import STUCK, transaction_words
 from onceover.shown import lined
 from onceover.state.records.runstate import describe_run
 from onceover.state.records.verdicts import describe_audit
@@ -127,6 +130,8 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"  copied   last commit {age_text(status['last_commit_s'])} ago"
     if status["dead_letters"] is not None:
         yield f"  letters  {_letters_words(status['dead_letters'])}"
+    if status["groups"] is not None:
+        yield f"  groups   {describe_standing(status['groups'], status['flow'])}"
     if status["generation"]:
         yield f"  proven   {describe_verified(status['verified'])}"
         if (audit := describe_audit(status["audit"])) is not None:
@@ -148,10 +153,16 @@ def _table(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield _COLUMNS.format("partition", "lane", "state", "position", "source LSO", "lag")
     for p in rows:
         cells = (_cell(p[key]) for key in ("lane", "state", "position", "lso", "lag_offsets"))
-        code = f"  {p['stop']['code']}" if p["stop"] else ""
+        code = (
+            f"  {p['stop']['code']}"
+            if p["stop"]
+            else f"  {StatusCode.NOT_MOVING}"
+            if p["state"] == STUCK
+            else ""
+        )
         yield _COLUMNS.format(partition_name(p), *cells) + code
         if p["open_offsets"]:
-            yield f"    {p['open_offsets']} offsets are behind an open source transaction"
+            yield f"    {p['open_offsets']} offsets wait for {transaction_words(p['open_transaction'])}"
     if len(rows) < len(partitions):
         yield f"  and {len(partitions) - len(rows)} partitions that are caught up"
 

@@ -20,6 +20,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans.exported import (
     ExportedOrphan,
+    ExportExtent,
     OrphanOrigin,
     OrphanTopic,
     SourceUnread,
@@ -257,8 +258,11 @@ class OrphanExport:
     def _done(self, plan: OrphansPlan, drill: str, journal: Journal, caller: Caller) -> OrphansExported:
         changes = {(c.what, c.object): c for c in plan.changes}
         written, held, file, unread = 0, 0, None, dict[TopicPartition, Refusal]()
+        proven: ExportExtent | None = None
         if any(what == WRITE for what, _ in changes):
             written = self._exported(plan, drill, caller, unread)
+            # Before it is read back: all of this is read.
+            proven = self._parts.topic.extent()
             held, file = self._read_back(plan, unread)
             left = {str(tp) for tp in unread}
             journal.done(
@@ -267,20 +271,28 @@ class OrphanExport:
             caller.tell(f"{held} orphans stand in {plan.place.topic} and in {file.path}, read back")
             numbers = {"written": written, "orphans": held, "sha256": file.sha256}
             self._parts.drills.append(drill, chains.STEP, {"step": EXPORT, "state": "done", **numbers})
-        rebuilt = self._rebuilt(plan, drill, journal, caller, {tp.topic for tp in unread})
+        rebuild = TopicRebuild(
+            self._parts.reader.topics,
+            self._parts.topic,
+            proven,
+            self._parts.drills,
+            drill,
+            caller,
+            self._parts.quiet_s,
+        )
+        rebuilt = self._rebuilt(plan, rebuild, journal, {tp.topic for tp in unread})
         return OrphansExported(plan, drill, written, held, file, rebuilt, tuple(unread.values()))
 
     def _rebuilt(
-        self, plan: OrphansPlan, drill: str, journal: Journal, caller: Caller, kept: Collection[str]
+        self, plan: OrphansPlan, rebuild: TopicRebuild, journal: Journal, kept: Collection[str]
     ) -> tuple[str, ...]:
         """Delete topics and make them again; return which."""
-        parts, done = self._parts, []
-        rebuild = TopicRebuild(parts.reader.topics, parts.topic, parts.drills, drill, caller, parts.quiet_s)
+        done: list[str] = []
         looks = orphaned(plan.survey)
         for topic in (*plan.remade, *plan.rebuild):
             if topic in kept:
                 continue
-            self._go_on(drill)
+            self._go_on(rebuild.drill)
             shape = plan.shapes[topic] if topic in plan.remade else rebuild.delete(topic, looks[topic])
             rebuild.create(topic, shape)
             journal.done(*(c for c in plan.changes if c.what in (DELETE, CREATE) and names_topic(c, topic)))

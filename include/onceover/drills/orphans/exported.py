@@ -91,6 +91,18 @@ class ExportedOrphan(NamedTuple):
     record: DecodedRecord
 
 
+class ExportExtent(NamedTuple):
+    """The topic at one moment: its id, and what it holds."""
+
+    topic_id: str
+    start: int
+    end: int
+
+    def holds(self, earlier: ExportExtent) -> bool:
+        """Tell whether all is still there that was there then."""
+        return self.topic_id == earlier.topic_id and self.start <= earlier.start and self.end >= earlier.end
+
+
 @dataclass(frozen=True)
 class OrphanTopic:
     """The topic of one flow. The cluster belongs to the caller.
@@ -175,6 +187,19 @@ class OrphanTopic:
                 raise error
         self.target.retry(lambda: check_ready(self.target, [topic]))
         self.check_fit()
+
+    def extent(self) -> ExportExtent | None:
+        """Return what it holds now; None where it is missing.
+
+        Raises:
+            Retriable: the target is away.
+        """
+        place = self.place
+        info = self.target.retry(lambda: self.target.topics([place.topic])).get(place.topic)
+        if info is None:
+            return None
+        start = self.target.retry(lambda: self.target.list_offsets([place], calls.EARLIEST))[place]
+        return ExportExtent(str(info.topic_id), start, end_of(self.target, place))
 
     def read(self) -> Iterator[ExportedOrphan]:
         """Yield what it holds, in its order; nothing where it was never made.

@@ -31,6 +31,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside, copied_between
 from onceover.topics.otherflows import OtherFlow, OtherFlows
 
+_HANDLED: Final = "the flow has, or had, a handler: its copy is not what the topic holds"
 _PLAN_AGAIN: Final = "nothing of it was deleted, what was exported stays; plan again"
 # With the progress went what tells the log that was copied from another one.
 _FORGOTTEN: Final = (
@@ -50,6 +51,7 @@ class JudgedTopics:
         reasons: why nothing of a topic is an orphan, by topic.
         doubts: partitions that nobody can tell about.
         holding: why no topic at all may be deleted.
+        remarks: what is not known as well as it could be.
         others: the flows that write to the old source.
     """
 
@@ -58,6 +60,7 @@ class JudgedTopics:
     doubts: tuple[Refusal, ...]
     holding: tuple[Refusal, ...]
     others: Sequence[OtherFlow]
+    remarks: tuple[Refusal, ...] = ()
 
     @property
     def refused(self) -> tuple[Refusal, ...]:
@@ -75,7 +78,7 @@ class PromotedTopics:
         translator: by the flow's offset map.
         in_scope: tells whether the flow would take a source topic in.
         wanted: tells whether a source topic was asked for; None for all.
-        handled: the flow has a handler: its copies are not the same records.
+        handled: the flow file names a handler by now.
     """
 
     flow: str
@@ -145,8 +148,12 @@ class PromotedTopics:
             if (reason := self._not_ours(each, infos.get(each.source), others, committed)) is not None
         }
         kept = [each for each in chosen if each.source not in reasons]
-        looks, doubts = self._placed(kept, infos, committed, self._brought(others, infos))
-        return JudgedTopics(looks, reasons, doubts, holding, others)
+        handled = started(self.target, self.flow)[1].handled
+        brought = self._brought(others, infos)
+        was = self.handled if handled is None else handled
+        looks, doubts = self._placed(kept, infos, committed, brought, handled=was)
+        remarks = (_by_the_file(self.flow, was=was),) if handled is None else ()
+        return JudgedTopics(looks, reasons, doubts, holding, others, remarks)
 
     def _others(self) -> tuple[list[OtherFlow], tuple[Refusal, ...]]:
         """Return the flows that write to the old source, and those of which that is not known."""
@@ -259,6 +266,8 @@ class PromotedTopics:
         infos: Mapping[str, TopicInfo],
         committed: Mapping[TopicPartition, CommittedOffset],
         brought: Mapping[TopicPartition, int],
+        *,
+        handled: bool,
     ) -> tuple[tuple[OrphanLook, ...], tuple[Refusal, ...]]:
         """Return each partition with its cut, and those of which nobody can tell it."""
         enrolled = {TopicPartition(e.source, p): e for e in kept for p in sorted(infos[e.source].partitions)}
@@ -282,7 +291,8 @@ class PromotedTopics:
             cut = _kept_cut(enrolled[tp], tp, progress[tp])
             placed = look if cut is None else replace(look, cut=cut)
             forgotten = _FORGOTTEN if cut is not None and progress[tp] is None else None
-            why = self._uncopied(enrolled[tp], placed, brought.get(tp, 0)) or proof.lost.get(tp) or forgotten
+            why = _HANDLED if handled else self._uncopied(enrolled[tp], placed, brought.get(tp, 0))
+            why = why or proof.lost.get(tp) or forgotten
             looks.append(replace(placed, uncopied=why))
         whole = [look for look in looks if look.uncopied is None]
         expired = prover.expired(whole, {tp: e.target_of(tp) for tp, e in enrolled.items()})
@@ -326,8 +336,6 @@ class PromotedTopics:
 
     def _uncopied(self, enrolment: Enrolment, look: OrphanLook, brought: int) -> str | None:
         """Return why records before the cut may be nowhere else, as far as the flow's own state tells."""
-        if self.handled:
-            return "the flow has a handler: its copy is not what the topic holds"
         number = look.source.partition
         if enrolment.placed_by_an_older_release(number):
             return "an operator has moved its position, and an older release has kept nothing of it"
@@ -358,6 +366,17 @@ def _check_seen(cluster: Cluster, topics: Sequence[str], which: str, right: str)
             expected=f"the right to {right} {which}",
             resolve=f"grant the principal {right} on {which} on {cluster.alias}",
         ) from error
+
+
+def _by_the_file(flow: str, *, was: bool) -> Refusal:
+    return Refusal(
+        f"flow {flow}",
+        DrillCode.NOT_COPIED,
+        "whether its records went through a handler is told by today's flow file alone, which names "
+        f"{'one' if was else 'none'}: an older release has started the flow, and kept nothing of it",
+        "nothing, where that was always so; otherwise do not rebuild",
+        blocks=False,
+    )
 
 
 def _doubt(

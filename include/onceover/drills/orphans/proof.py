@@ -6,7 +6,7 @@ Invariant: reads only. What is not answered, or what the offset map does not tel
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from onceover.backoff import Deadline
@@ -15,17 +15,13 @@ from onceover.errors import OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import answers_in_time
-from onceover.kafka.logs.batchat import batches_at
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
-from onceover.resume.resume import Problem, with_source_logs, with_target_logs
+from onceover.resume.resume import Problem, with_target_logs
+from onceover.resume.sourcelogs import evidence_of, judge_sources, told
 from onceover.state.records.enrolment import Enrolment
-from onceover.state.records.progress import beside
-from onceover.stops.aside import TroubleSide
-from onceover.stops.judge import Evidence, TopicSeen, lost_on_target, parted
-from onceover.stops.lastbatch import place_of
-from onceover.stops.record import Stop
+from onceover.stops.judge import lost_on_target
 from onceover.wire.offsetlookup import Translated
 
 # A partition without a leader must not keep the others waiting.
@@ -81,64 +77,33 @@ class CopyProver:
         """
         names = sorted({e.target for e in enrolled.values()})
         copies = self.target.retry(lambda: self.target.topics(names))
-        evidence = {
-            tp: self._evidence(tp, e, committed[e.target_of(tp)], topics[tp.topic], copies.get(e.target))
-            for tp, e in enrolled.items()
-        }
-        problems: dict[TopicPartition, Problem] = {}
-        with_source_logs(self.source, dict(evidence), evidence, problems)
-        self._with_batches(evidence, problems, topics)
-        changed = {tp: _text(stop) for tp, e in evidence.items() if (stop := parted(e)) is not None}
-        unread = {tp: problem.error for tp, problem in problems.items()}
+        judged = judge_sources(
+            self.source,
+            {
+                tp: evidence_of(
+                    self.flow,
+                    tp,
+                    e,
+                    committed[e.target_of(tp)].offset,
+                    committed[e.target_of(tp)],
+                    topics[tp.topic],
+                    copies.get(e.target),
+                )
+                for tp, e in enrolled.items()
+            },
+            topics,
+        )
+        changed = {tp: told(stop) for tp, stop in judged.parted.items()}
+        evidence, unread = dict(judged.evidence), judged.unread
         there = {tp: e for tp, e in evidence.items() if e.target_topic is not None}
         untold: dict[TopicPartition, Problem] = {}
         with_target_logs(self.target, there, evidence, untold)
         for error in (*unread.values(), *(problem.error for problem in untold.values())):
             if isinstance(error, UsageError):
                 raise error
-        lost = {tp: _text(stop) for tp, e in evidence.items() if (stop := lost_on_target(e)) is not None}
+        lost = {tp: told(stop) for tp, e in evidence.items() if (stop := lost_on_target(e)) is not None}
         lost |= {tp: f"whether its copy is whole is not known: {p.error.message}" for tp, p in untold.items()}
         return CopyProof(changed, unread, lost)
-
-    def _evidence(
-        self,
-        tp: TopicPartition,
-        enrolment: Enrolment,
-        progress: CommittedOffset,
-        here: TopicInfo,
-        copy: TopicInfo | None,
-    ) -> Evidence:
-        return Evidence(
-            self.flow,
-            tp,
-            enrolment.target_of(tp),
-            enrolment.source_id,
-            enrolment.target_id,
-            progress.offset,
-            beside(progress).meta,
-            _seen(here),
-            None if copy is None else _seen(copy),
-        )
-
-    def _with_batches(
-        self,
-        evidence: dict[TopicPartition, Evidence],
-        problems: dict[TopicPartition, Problem],
-        topics: Mapping[str, TopicInfo],
-    ) -> None:
-        """Add what lies where the last batch was copied from, where the log goes back to it."""
-        places = {
-            tp: place_of(batch, e.position, tp, topics[tp.topic])
-            for tp, e in evidence.items()
-            if e.position is not None and e.log_start < e.position <= e.log_end
-            if (batch := e.last_copied) is not None
-        }
-        found = batches_at(self.source, places)
-        problems |= {tp: Problem(TroubleSide.SOURCE, error) for tp, error in found.failed.items()}
-        for tp, header in found.found.items():
-            evidence[tp] = replace(evidence[tp], last_batch=header)
-        for tp in found.failed:
-            del evidence[tp]
 
     def expired(
         self, looks: Collection[OrphanLook], copies: Mapping[TopicPartition, TopicPartition]
@@ -191,11 +156,3 @@ class CopyProver:
                 f"at {found.offset}: what has expired there stands here alone"
             )
         return None
-
-
-def _seen(info: TopicInfo) -> TopicSeen:
-    return TopicSeen(info.topic_id, len(info.partitions))
-
-
-def _text(stop: Stop) -> str:
-    return f"{stop.message} (expected {stop.expected}; seen {stop.seen})"

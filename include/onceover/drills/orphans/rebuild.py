@@ -16,7 +16,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
-from onceover.drills.orphans.exported import OrphanTopic
+from onceover.drills.orphans.exported import ExportExtent, OrphanTopic
 from onceover.drills.orphans.looks import OrphanLook, TopicShape
 from onceover.drills.orphans.plan import CREATE, DELETE, partitions_of, unfit
 from onceover.drills.orphans.promoted import PromotedTopics
@@ -84,6 +84,7 @@ class TopicRebuild:
 
     Args:
         topics: what was promoted on the old source; ``export`` what it was exported to.
+        proven: what the export held when it was read back; None where it was not.
         drills: the flow's journal of drills; ``drill`` the one that runs.
         caller: hears of it.
         quiet_s: how long nobody may write before a topic is deleted.
@@ -91,6 +92,7 @@ class TopicRebuild:
 
     topics: PromotedTopics
     export: OrphanTopic
+    proven: ExportExtent | None
     drills: DrillJournal
     drill: str
     caller: Caller
@@ -104,7 +106,8 @@ class TopicRebuild:
         """Delete a topic once nobody has written to it for a moment; return how it was made.
 
         Raises:
-            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT: it stays.
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, EXPORT_DIFFERS: it
+                stays.
         """
         source, ends = self._source, partitions_of(looks)
         watch = SourceWatch(source, [topic], self.caller.pause)
@@ -123,6 +126,7 @@ class TopicRebuild:
         self.drills.append(self.drill, chains.STEP, {**said, **shape.document(), "state": "running"})
         try:
             _unchanged(watch, ends)
+            self._check_proven(topic)
         except OnceoverError:
             self.drills.append(self.drill, chains.STEP, {**said, "state": "kept"})
             raise
@@ -170,6 +174,21 @@ class TopicRebuild:
                 where=topic,
                 resolve=refusal.resolve,
             )
+
+    def _check_proven(self, topic: str) -> None:
+        """Return where the export that was read back is still there, whole."""
+        now = self.export.extent()
+        if self.proven is not None and now is not None and now.holds(self.proven):
+            return
+        place = self.export.place.topic
+        raise NeedsOperator(
+            f"{topic} stays: {place} was deleted, made anew or cut since it was read back",
+            code=DrillCode.EXPORT_DIFFERS,
+            where=place,
+            expected="no export that was read back" if self.proven is None else str(self.proven),
+            seen="no such topic" if now is None else str(now),
+            resolve="find out who did that; then run it again: what was never copied is exported again",
+        )
 
     def _check_again(self, topic: str, looks: Sequence[OrphanLook]) -> None:
         """Ask everything again that was asked when it was planned: that may have been days ago."""

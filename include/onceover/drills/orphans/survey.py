@@ -86,7 +86,7 @@ class OrphanReader:
             tuple(several),
             short,
             ids,
-            (*judged.refused, *unread, *self.topics.never_copied(enrolled, judged.others)),
+            (*judged.refused, *judged.remarks, *unread, *self.topics.never_copied(enrolled, judged.others)),
             holding=judged.holding,
             copies={e.source: e.target for e in chosen},
             gone=frozenset(t for t, reason in judged.reasons.items() if reason.message == gone(self.source)),

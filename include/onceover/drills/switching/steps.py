@@ -30,6 +30,7 @@ from onceover.state.read import FlowState
 from onceover.stops.record import stopped_in
 
 _NAMED: Final = 3
+_TOLD: Final = 20
 # Less is compared in a moment, while writers are kept off; it need not become less than what they write.
 _FEW: Final = 20_000
 _AUDITS: Final = 4
@@ -162,7 +163,14 @@ class PlannedSteps(SwitchSteps):
                 where=self.parts.target.alias,
                 resolve=left[0].resolve,
             )
-        return {"written": len(applied.done), "positions": len(self._positions)}
+        told = [
+            f"{row.object} at {row.decision.to}, by flow {row.facts.forerunner}"
+            for row in planned.rows
+            if row.facts.forerunner is not None
+        ]
+        # Of groups that have read nothing since the last promotion, who has told where they go on.
+        rested = {"rested": len(told), "rested_at": told[:_TOLD]} if told else {}
+        return {"written": len(applied.done), "positions": len(self._positions), **rested}
 
     def compare(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare the tail on both sides, and the next record of every position."""

@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from onceover.audit.ranges.snapshot import AuditSnapshot
 from onceover.audit.ranges.tasks import Task
 from onceover.audit.report import datadocs, jsonreport
 from onceover.audit.report import pages as report
+from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow, run_dir
 from onceover.errors import OnceoverError, unexpected
@@ -56,8 +58,8 @@ from onceover.wiring.audit import (
     show_payload,
     told_of,
 )
-from onceover.wiring.auditruns import run_folder, runs_folder
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.auditruns import earlier_audits, keep_answer, run_folder, runs_folder
+from onceover.wiring.flows import login, open_clusters
 
 log = logging.getLogger(__name__)
 _DOING: Final = {
@@ -117,16 +119,24 @@ class Audit:
         home: folder of this audit's files.
         html: where the report is written.
         progress: is told what is being done.
+        started_by: who wants it, where that is somebody else than this process's user.
     """
 
     def __init__(
-        self, flow: Flow, request: AuditRequest, home: Path, html: Path, progress: AuditProgressFile
+        self,
+        flow: Flow,
+        request: AuditRequest,
+        home: Path,
+        html: Path,
+        progress: AuditProgressFile,
+        started_by: str | None = None,
     ) -> None:
         self._flow = flow
         self._request = request
         self._home = home
         self._html = html
         self._progress = progress
+        self._started_by = started_by
 
     def execute(self, spark: SparkSession) -> tuple[dict[str, Any], int]:
         """Compare, judge, report, keep what was proven; return the document and the exit code.
@@ -163,11 +173,28 @@ class Audit:
             told = told_of(self._request, content, result, quality, self._html)
             keep_verified(self._flow, target, content, told)
         document = jsonreport.document(result, quality, bookkeeping) | self._sides(plan.snapshot)
+        document |= {"about": self._about(plan.snapshot), "earlier": earlier_audits(self._home, self._html)}
+        document["next_steps"] = next_steps(document)
+        for said in (first_wrong(document), *document["next_steps"]):
+            if said is not None:
+                log.warning("%s", said)
         report.write(document, self._html)
+        keep_answer(self._home, document)
         docs = datadocs.write(document, self._home)
         log.info("Data Docs: %s", docs)
         more = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
         return {**document, **more}, quality.exit_code
+
+    def _about(self, snapshot: AuditSnapshot) -> dict[str, Any]:
+        """Return what was audited, as which, and by whom: the evidence has to say of what it is."""
+        return {
+            "flow_file": str(self._flow.path),
+            "flow_sha256": self._flow.sha256,
+            "running_sha256": snapshot.layout.flow_sha256,
+            "generation": snapshot.layout.generation,
+            "started_by": self._started_by or login(),
+            "host": socket.gethostname(),
+        }
 
     def _sides(self, snapshot: AuditSnapshot) -> dict[str, Any]:
         sides = ("source", "target"), (self._flow.source, self._flow.target), snapshot.ids
@@ -196,6 +223,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--report", required=True, type=Path)
     parser.add_argument("--html", type=Path)
     parser.add_argument("--progress", type=Path)
+    parser.add_argument("--started-by")
     return parser
 
 
@@ -215,7 +243,8 @@ def main(argv: Sequence[str]) -> int:
         request = AuditRequest(tuple(args.topics), args.since, args.sample, args.show_payload)
         with run_folder(runs_folder(run_dir(flow), show_payload=args.show_payload)) as home:
             html, progress = args.html or home / "report.html", AuditProgressFile(args.progress)
-            document, exit_code = _with_spark(Audit(flow, request, home, html, progress))
+            audit = Audit(flow, request, home, html, progress, args.started_by)
+            document, exit_code = _with_spark(audit)
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         exit_code = error.exit_code

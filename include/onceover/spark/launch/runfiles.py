@@ -7,6 +7,8 @@ each has to be judged by its own words.
 from __future__ import annotations
 
 import re
+import shutil
+import time
 import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -15,6 +17,8 @@ from typing import Final
 
 # Beside the run that begins: enough to look back on what a night of starts has said.
 KEPT_RUNS: Final = 10
+# Its list of files is tidied every ten batches of minutes each.
+_SPARK_TIDIES_WITHIN_S: Final = 86_400.0
 _RUN: Final = re.compile(r"([a-z]+)-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}")
 
 
@@ -54,3 +58,37 @@ def _written_ns(paths: list[Path]) -> int:
         with suppress(FileNotFoundError):
             newest = max(newest, path.stat().st_mtime_ns)
     return newest
+
+
+def prune_receipts(folder: Path, kept_s: float, now_s: float | None = None) -> int:
+    """Remove receipts of all runs that are older than that, and what is left of runs without any.
+
+    They are a projection of the offset map, which keeps no more: the table is bounded by what is copied in
+    that time, however long a flow runs, and however often it was started.
+
+    Args:
+        folder: a folder for each run.
+        kept_s: as the map's retention. Spark forgets its files after that time, at its next tidying up; only
+            a day later they go.
+        now_s: seconds since 1970; None for now.
+
+    Returns:
+        How many files were removed.
+    """
+    oldest_s = (time.time() if now_s is None else now_s) - kept_s - _SPARK_TIDIES_WITHIN_S
+    removed = 0
+    for run in [path for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []:
+        parts = [path for path in run.iterdir() if path.is_file()]
+        old = [path for path in parts if path.stat().st_mtime < oldest_s]
+        if len(old) == len(parts) and _newest_s(run) < oldest_s:
+            shutil.rmtree(run, ignore_errors=True)
+        else:
+            for path in old:
+                path.unlink(missing_ok=True)
+        removed += len(old)
+    return removed
+
+
+def _newest_s(run: Path) -> float:
+    """Return when something was written to a run's folder last: a run may have had nothing to write yet."""
+    return max(path.stat().st_mtime for path in (run, *run.rglob("*")))

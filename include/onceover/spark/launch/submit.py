@@ -141,6 +141,7 @@ class AuditOptions:
         show_payload: findings carry keys and values.
         html: where the report goes; None for the audit's own folder.
         progress: where the driver says how far it is; None when nobody looks.
+        started_by: who wants it, for the report; None for the user that runs it.
     """
 
     topics: Sequence[str] = ()
@@ -149,6 +150,7 @@ class AuditOptions:
     show_payload: bool = False
     html: Path | None = None
     progress: Path | None = None
+    started_by: str | None = None
 
     def arguments(self) -> list[str]:
         """Return them as the application's arguments."""
@@ -159,6 +161,8 @@ class AuditOptions:
         found += ["--show-payload"] if self.show_payload else []
         found += [] if self.html is None else ["--html", str(self.html.absolute())]
         found += [] if self.progress is None else ["--progress", str(self.progress.absolute())]
+        # In one piece, too: it is somebody's name.
+        found += [] if self.started_by is None else [f"--started-by={self.started_by}"]
         return found
 
 

@@ -44,6 +44,8 @@ class Layout:
         ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
         ended_error: what it failed with.
         ended_passes: what it failed with passes by itself, such as a process that was killed.
+        handled: whether this generation, or one before it, has copied through a handler; None where an older
+            release began the flow, and has not kept that.
     """
 
     generation: int
@@ -64,6 +66,7 @@ class Layout:
     ended_why: str | None = None
     ended_error: str | None = None
     ended_passes: bool = False
+    handled: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""
@@ -127,6 +130,17 @@ def fence_bound(previous: Layout | None) -> int:
     if previous is None:
         return 0
     return previous.lanes if previous.ready else previous.fence_up_to
+
+
+def ever_handled(previous: Layout | None, *, handler: bool, seized: bool) -> bool | None:
+    """Return whether a handler has run by the generation behind ``previous``; None where nobody knows.
+
+    Args:
+        handler: the flow file names one; in a generation that is ``seized`` it copies nothing.
+    """
+    if handler and not seized:
+        return True
+    return False if previous is None else previous.handled
 
 
 def leaves_unfinished(previous: Layout | None) -> bool:

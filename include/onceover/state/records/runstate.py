@@ -85,6 +85,8 @@ class _Beat:
     run: str
     at_ms: int
     pid: int
+    # When the source has answered the driver last; older releases did not say.
+    source_ms: int = 0
 
 
 def read_heartbeat(value: object) -> dict[str, Any] | None:
@@ -150,6 +152,13 @@ def driver_entry(layout: Layout | None, heartbeat: Mapping[str, Any] | None, now
         "silent_ms": silent_ms,
         "alive": silent_ms < SILENT_AFTER_MS,
     }
+
+
+def source_heard_ms(layout: Layout | None, heartbeat: Mapping[str, Any] | None) -> int | None:
+    """Return when the source has answered the newest run's driver last; None where nobody has told."""
+    if heartbeat is None or layout is None or heartbeat["run"] != layout.run:
+        return None
+    return heartbeat.get("source_ms") or None
 
 
 def run_need(flow: str, run: FlowRun, now_ms: float) -> dict[str, Any] | None:

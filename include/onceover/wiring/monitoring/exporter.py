@@ -22,8 +22,6 @@ from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.errors import OnceoverError
-from onceover.groups.decide import Direction
-from onceover.groups.memory import GroupMemory
 from onceover.kafka.ports import Cluster
 from onceover.metrics import catalogue as m
 from onceover.metrics.counting import ReceiptCounts
@@ -34,7 +32,6 @@ from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.positions.tail import MapTail
 from onceover.wiring.drills import drill_history
-from onceover.wiring.flows import open_clusters
 from onceover.wiring.monitoring.canary import CanaryThread
 from onceover.wiring.status import of_file, read_status
 
@@ -121,8 +118,12 @@ class FlowMonitor:
 
     def _read(self) -> dict[str, Any]:
         flow = load_flow(self._path)
-        entry = read_status(flow, patience_s=self._settings.patience_s, beside=partial(self._beside, flow))
-        self._keep_seldom(flow, entry)
+        due = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
+        entry = read_status(
+            flow, patience_s=self._settings.patience_s, beside=partial(self._beside, flow), groups=due
+        )
+        if due:
+            self._keep_seldom(flow, entry)
         return entry
 
     def _beside(self, flow: Flow, entry: Mapping[str, Any], source: Cluster, target: Cluster) -> None:
@@ -143,37 +144,22 @@ class FlowMonitor:
         self._counts.looked()
 
     def _keep_seldom(self, flow: Flow, entry: Mapping[str, Any]) -> None:
-        """Read what changes seldom, where it is time to; what cannot be read has no samples."""
+        """Keep what changes seldom; what cannot be read has no samples."""
         started = entry["target"]["error"] is None and entry["generation"] is not None
-        if self._seldom_s is not None and self._clock() - self._seldom_s < _SELDOM_S:
-            return
         self._seldom_s, self._seldom = self._clock(), Figures()
         rpo_ms = flow.objectives.rpo.age_ms
         self._seldom.put(m.OBJECTIVE_RTO, flow.objectives.rto_ms / 1000, flow.flow)
         self._seldom.put(m.OBJECTIVE_RPO, None if rpo_ms is None else rpo_ms / 1000, flow.flow)
         if not started:
             return
-        for add in (_add_drills, _add_groups):
-            try:
-                add(flow, self._seldom, Patience(self._settings.patience_s))
-            except OnceoverError as error:
-                log.debug("%s of %s cannot be read: %s", add.__name__, flow.flow, error)
-
-
-def _add_drills(flow: Flow, figures: Figures, patience: Patience) -> None:
-    add_drills(figures, flow.flow, drill_history(flow, wait, patience).document())
-
-
-def _add_groups(flow: Flow, figures: Figures, patience: Patience) -> None:
-    source, target = open_clusters(flow)
-    target.patience = patience
-    memory = GroupMemory(target, flow.flow)
-    with source, target:
+        groups = entry["groups"] or {}
+        for standing, count in (groups.get("counts") or {}).items():
+            self._seldom.put(m.GROUPS, count, flow.flow, standing)
         try:
-            target.retry(memory.read)
-            figures.put(m.GROUPS, len(memory.groups(Direction.FAILOVER)), flow.flow)
-        finally:
-            memory.close()
+            told = drill_history(flow, wait, Patience(self._settings.patience_s)).document()
+            add_drills(self._seldom, flow.flow, told)
+        except OnceoverError as error:
+            log.debug("the drills of %s cannot be read: %s", flow.flow, error)
 
 
 @dataclass(frozen=True)

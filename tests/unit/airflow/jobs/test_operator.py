@@ -52,6 +52,14 @@ def operator(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> ReplicateOper
         return ReplicateOperator(task_id="replicate", flow="flights", until="caught-up")
 
 
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the task has waited between two drivers, which takes no time here."""
+    found: list[float] = []
+    monkeypatch.setattr("onceover_airflow.jobs.operators.time.sleep", found.append)
+    return found
+
+
 def execute(operator: ReplicateOperator) -> Any:
     """Run the task's work without Airflow's guard against calling it by hand."""
     return ReplicateOperator.execute.__wrapped__(operator, {})  # type: ignore[attr-defined]
@@ -174,16 +182,49 @@ def test_success_returns_counts(operator: ReplicateOperator, spark: FakeSpark) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
-def test_killed_driver_is_retried(operator: ReplicateOperator, spark: FakeSpark, number: int) -> None:
-    """A dead driver without a report is worth another try."""
+def test_killed_driver_is_retried(
+    operator: ReplicateOperator, spark: FakeSpark, pauses: list[float], number: int
+) -> None:
+    """A dead driver without a report is worth another one at once; in the end, another try."""
     spark.tell(kill=number)
     with pytest.raises(JobInterrupted, match=f"killed by signal {number:d}") as caught:
         execute(operator)
+    assert pauses == [0.0, 2.0, 8.0]
     assert decision(operator, caught.value) is RetryAction.RETRY
     assert caught.value.killed
     assert operator.retries == RETRIES > 100
     assert operator.retry_delay <= timedelta(seconds=5)
     assert operator.on_failure_callback and operator.on_retry_callback
+
+
+def test_a_driver_that_was_killed_once_is_followed_by_another_in_the_same_try(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says is what counts."""
+    spark.tell(kill=signal.SIGKILL)
+    monkeypatch.setattr("onceover_airflow.jobs.operators.time.sleep", lambda _: spark.tell(report=DONE))
+    assert execute(operator)["records"] == 7
+
+
+def test_a_run_for_a_time_is_not_begun_again(
+    operator: ReplicateOperator, spark: FakeSpark, pauses: list[float]
+) -> None:
+    """It would be longer than somebody has asked for; nor is an audit, whose report is then another one."""
+    operator.until = "10m"
+    spark.tell(kill=signal.SIGKILL)
+    with pytest.raises(JobInterrupted):
+        execute(operator)
+    assert pauses == []
+
+
+def test_a_task_that_was_told_to_end_starts_no_other_driver(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is told between two of them."""
+    spark.tell(kill=signal.SIGKILL)
+    monkeypatch.setattr("onceover_airflow.jobs.operators.time.sleep", lambda _: operator.on_kill())
+    with pytest.raises(JobInterrupted, match="told to end"):
+        execute(operator)
 
 
 @pytest.mark.parametrize(

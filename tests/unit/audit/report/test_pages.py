@@ -18,6 +18,7 @@ from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.model import Finding, FindingKind, Reason, Verdict
 from onceover.audit.report import jsonreport
 from onceover.audit.report import pages as report
+from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.errors import UsageError
 from tests.support import audits
 
@@ -263,3 +264,62 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="report cannot be written") as caught:
         report.write(told(), tmp_path / "file" / "report.html")
     assert caught.value.code == "REPORT"
+
+
+def evidence(document: dict[str, Any]) -> dict[str, Any]:
+    """Return it as the driver completes it."""
+    sides = {side: {"alias": side[:4], "cluster_id": f"id-of-{side}"} for side in ("source", "target")}
+    about = {
+        "flow_file": "flows/f.yaml", "flow_sha256": "a" * 64, "running_sha256": "b" * 64, "generation": 7,
+        "started_by": f"ann{_NASTY}", "host": "h",
+    }  # fmt: skip
+    answer = {"verdict": "PASS", "started_ms": 0, "since": "start", "topics": [], "complete": True}
+    earlier = [{**answer, "run": "r1", "link": "../r1/report.html"}, {**answer, "run": "r0", "link": None}]
+    return {**document, **sides, "about": about, "earlier": earlier}
+
+
+def test_page_says_of_what_it_is_evidence() -> None:
+    """Clusters, flow version, generation, who; earlier audits; where it goes wrong first, and what next."""
+    document = evidence(failing())
+    page = report.page(document)
+    Balanced().feed(page)
+    for said in ("id-of-source", "id-of-target", "a" * 16, "(the flow runs bbbbbbbbbbbbbbbb)", ">7<", "ann"):
+        assert said in page
+    assert _NASTY not in page and page.count("../r1/report.html") == 1
+    first = first_wrong(document)
+    assert first is not None and first in page
+    assert "onceover partition reseed" in page
+    assert "Of what this is evidence" not in report.page(failing()), "a document of an older release"
+
+
+def test_next_step_is_about_what_was_seen() -> None:
+    """Who writes beside the copy is another matter than a copy that is wrong; a PASS wants nothing."""
+    document = failing()
+    wrong = next_steps(document)
+    assert "`onceover partition reseed" in wrong[0] and wrong[-1].endswith("--full`")
+    beside = dict.fromkeys(document["findings"]["by_kind"], 0) | {str(FindingKind.PHANTOM): 1}
+    steps = next_steps({**document, "findings": {**document["findings"], "by_kind": beside}})
+    assert "take WRITE" in steps[0] and "reseed" not in " ".join(steps)
+    assert next_steps(told()) == []
+    late = told(
+        audits.result(
+            [
+                audits.partition_result(
+                    0,
+                    audits.digests(0, 0, 100),
+                    unverifiable=[audits.stretch(Reason.NOT_COPIED_YET, 0, 100, 200)],
+                )
+            ]
+        ),
+        {"unverifiable.offsets"},
+    )
+    assert late["verdict"] == "UNVERIFIABLE" and "--until caught-up" in next_steps(late)[0]
+
+
+def test_first_record_is_named_by_its_place_alone() -> None:
+    """Never by what is in it."""
+    document = failing()
+    document["findings"]["listed"][0]["payload"] = "secret"
+    document["findings"]["listed"][0]["detail"] = "secret"
+    assert "secret" not in str(first_wrong(document))
+    assert first_wrong(told()) is None

@@ -16,6 +16,7 @@ from onceover.state.records.layout import (
     Layout,
     check_clusters,
     check_mine,
+    ever_handled,
     fence_bound,
     leaves_unfinished,
 )
@@ -168,3 +169,13 @@ def test_a_layout_without_lanes_is_none(lanes: int) -> None:
     with pytest.raises(NeedsOperator) as refusal:
         Layout.from_json({**LAYOUT.to_json(), "lanes": lanes})
     assert refusal.value.code == "STATE_UNREADABLE"
+
+
+def test_a_handler_that_has_run_once_is_remembered() -> None:
+    """A change by hand copies nothing; what an older release has not kept nobody knows, until one runs."""
+    first = ever_handled(None, handler=False, seized=False)
+    assert first is False
+    known = [replace(LAYOUT, handled=handled) for handled in (False, True, None)]
+    assert [ever_handled(each, handler=False, seized=False) for each in known] == [False, True, None]
+    assert [ever_handled(each, handler=True, seized=True) for each in known] == [False, True, None]
+    assert [ever_handled(each, handler=True, seized=False) for each in known] == [True, True, True]

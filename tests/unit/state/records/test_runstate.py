@@ -124,7 +124,7 @@ def test_people_are_told_the_word(layout: Layout | None, text: str) -> None:
 def test_a_sign_of_life_that_is_none_is_said(value: object) -> None:
     """With its key, not with what computing with it ends in."""
     assert read_heartbeat(None) is None
-    assert read_heartbeat({"v": 1, **beat(1)}) == beat(1)
+    assert read_heartbeat({"v": 1, **beat(1)}) == {**beat(1), "source_ms": 0}
     with pytest.raises(NeedsOperator, match="heartbeat") as refused:
         read_heartbeat(value)
     assert refused.value.code == "STATE_UNREADABLE"

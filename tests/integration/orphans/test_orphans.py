@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import stat
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from onceover.planning.operation import Caller, wait
 from onceover.wiring.flows import opened
 from onceover.wiring.orphans import OrphanWish, orphan_export
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS
-from tests.support.clusters import SharedCluster
 from tests.support.flows import assert_same
 from tests.support.groups import commit, offset_of
 from tests.support.orphaned import (
@@ -30,7 +28,6 @@ from tests.support.orphaned import (
     Capture,
     Orphaned,
     in_line,
-    orphaned,
 )
 from tests.support.rawkafka import Codec
 from tests.support.rehearsing import rehearsing
@@ -39,14 +36,6 @@ from tests.support.waysout import commands
 
 _TIMEOUT_S = 30.0
 _KILLED = -9
-
-
-@pytest.fixture
-def replica(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[Orphaned]:
-    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
-        yield replica
 
 
 def names_on(client: dict[str, str]) -> set[str]:

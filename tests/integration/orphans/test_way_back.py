@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from onceover import model as ours
 from onceover.state import names
 from onceover.wiring.flows import open_clusters
-from tests.support.clusters import SharedCluster
 from tests.support.flows import assert_same
 from tests.support.groups import delete_group
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned, orphaned
+from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import delete_topics, read_records
 
 _TIMEOUT_S = 30.0
-
-
-@pytest.fixture
-def replica(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[Orphaned]:
-    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
-        yield replica
 
 
 def copied(replica: Orphaned, capsys: Capture) -> str:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Producer
 
 from onceover.drills.orphans import exported
-from tests.support.clusters import SharedCluster
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned, orphaned
+from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import delete_topics
 
 _TIMEOUT_S = 30.0
-
-
-@pytest.fixture
-def replica(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[Orphaned]:
-    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
-        yield replica
 
 
 def export_topic(replica: Orphaned) -> str:

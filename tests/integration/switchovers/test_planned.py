@@ -31,7 +31,7 @@ from tests.support.grants import (
     target_rights,
 )
 from tests.support.groups import commit, offset_of
-from tests.support.guarded import Pair, guarded_clusters
+from tests.support.guarded import Pair
 from tests.support.rawkafka import Codec
 from tests.support.replica import Live, Replica, Seen, delete_topics, read_records
 from tests.support.rightstable import command_rights
@@ -43,24 +43,10 @@ TIMEOUT_S = 60.0
 KEYS = [f"k{number}".encode() for number in range(10)]
 
 
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """Two clusters with authorizers."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
-
-
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who commits without being a member is waited for as long as these here need, which is not at all."""
     monkeypatch.setattr(commits, "COMMITS_S", 0.5)
-
-
-@pytest.fixture
-def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Switched]:
-    """A flow of a super user, whose switchover is told to a program that writes down what it heard."""
-    with switched(guarded, tmp_path, unique_name) as replica:
-        yield replica
 
 
 def write_until(replica: Replica, topic: str, over: threading.Event) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +18,13 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.load import load_flow
 from onceover.drills.orphans import export, survey
 from onceover.drills.orphans import promoted as promotions
+from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.logs.reading import OffsetGone
 from onceover.kafka.ports import TopicInfo
+from onceover.lead import leader
 from onceover.model import TopicPartition
 from onceover.planning.operation import Caller, wait
 from onceover.state.codes import StateCode
@@ -30,19 +32,11 @@ from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.flows import opened
 from onceover.wiring.orphans import OrphanWish, orphan_export
-from tests.support.clusters import SharedCluster
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned, orphaned
+from tests.support.handled import handler_keys
+from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import delete_before, delete_topics
 
 _TIMEOUT_S = 30.0
-
-
-@pytest.fixture
-def replica(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[Orphaned]:
-    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
-        yield replica
 
 
 def refused(replica: Orphaned, capsys: Capture, topic: str, code: str, *, written: int) -> str:
@@ -158,6 +152,29 @@ def test_an_export_that_would_not_last_is_none(
     assert replica.target_records(made) == {}
 
 
+def test_a_handler_that_was_there_once_is_remembered(replica: Orphaned, capsys: Capture) -> None:
+    """Its records are other ones, whatever the flow file says by now."""
+    replica.configure(**handler_keys("Doubled"))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    replica.configure(handler=None, handler_args={})
+    replica.write_flow()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.switch_over(capsys)
+    assert "has, or had, a handler" in refused(replica, capsys, topic, "NOT_COPIED", written=5)
+
+
+def test_what_an_older_release_has_not_kept_is_said(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leader, "ever_handled", lambda *_, **__: None)
+    replica.orphaned_topic(capsys)
+    code, plan = replica.orphans(capsys, "plan")
+    assert code == DONE
+    assert "today's flow file alone, which names none" in json.dumps(plan)
+
+
 def test_nobody_would_copy_it_anew(replica: Orphaned, capsys: Capture) -> None:
     """Without a flow the other way, or with one that leaves the topic out."""
     topic = replica.orphaned_topic(capsys)
@@ -241,6 +258,35 @@ def test_everything_is_asked_again_right_before_the_deletion(replica: Orphaned, 
             operation.apply(Caller(lambda _: None, pause=expired))
         assert told.value.code == "NOT_COPIED"
     assert len(replica.behind(topic, 0)) == 15
+
+
+@pytest.mark.parametrize(
+    "anew", [pytest.param(False, marks=pytest.mark.soak), True], ids=["deleted", "made anew"]
+)
+def test_an_export_that_is_gone_by_the_deletion_is_no_export(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch, *, anew: bool
+) -> None:
+    """Behind all else that is asked again: nothing of the source is lost, and it is exported anew."""
+    topic = replica.orphaned_topic(capsys)
+    export_topic = f"__onceover.{replica.name}.orphans"
+    asked = TopicRebuild._check_again
+
+    def and_lost(work: TopicRebuild, *of: Any) -> None:
+        asked(work, *of)
+        delete_topics(replica.target_client, [export_topic])
+        if anew:
+            replica.target_topic(export_topic)
+            replica.target.plain(export_topic, 0, replica.target.records(9))
+
+    with monkeypatch.context() as other:
+        other.setattr(TopicRebuild, "_check_again", and_lost)
+        code, told = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, told["error"]["code"]) == (DECIDE, "EXPORT_DIFFERS")
+    assert len(replica.behind(topic, 0)) == 15
+    if anew:
+        delete_topics(replica.target_client, [export_topic])
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["written"], done["rebuilt"], len(replica.exported())) == (DONE, 5, [topic], 5)
 
 
 def test_who_makes_the_topic_anew_at_once_is_told(

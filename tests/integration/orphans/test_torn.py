@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 import pytest
 from confluent_kafka import Producer
@@ -17,19 +16,10 @@ from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
 from onceover.state.fenced import await_markers, take_id
-from tests.support.clusters import SharedCluster
-from tests.support.orphaned import DONE, Capture, Orphaned, orphaned
+from tests.support.orphaned import DONE, Capture, Orphaned
 
 _TIMEOUT_S = 30.0
 Transaction = Mapping[int, int]
-
-
-@pytest.fixture
-def replica(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[Orphaned]:
-    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
-        yield replica
 
 
 def by_an_older_client(client: Mapping[str, str], name: str, topic: str, *written: Transaction) -> None:

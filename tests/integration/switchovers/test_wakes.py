@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,33 +13,15 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.kafka.cluster import LiveCluster
 from onceover.process.children import ChildProcess
 from onceover.state.read import read_flow_state
-from tests.support.guarded import Pair, guarded_clusters
 from tests.support.rehearsing import rehearsing
 from tests.support.replica import Replica
-from tests.support.switching import Switched, acls_of, copied, ran, switched
+from tests.support.switching import Switched, acls_of, copied, ran
 from tests.support.wait import wait_until
 
 DONE: Final = 0
 TIMEOUT_S: Final = 90.0
 
 pytestmark = pytest.mark.soak
-
-
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """Two clusters with authorizers."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
-
-
-@pytest.fixture
-def replica(
-    guarded: Pair, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Switched]:
-    """A flow of the test's own."""
-    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
-    with switched(guarded, tmp_path, unique_name) as replica:
-        yield replica
 
 
 def is_promoted(replica: Replica) -> bool:

@@ -1,0 +1,83 @@
+"""What to do after an audit that did not pass, and where it went wrong first, from its document. Pure.
+
+Invariant: an audit repairs nothing; what is named here is a command that a person runs. Places are named,
+contents never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from onceover.audit.checks.suites import GROUPS, MAP, POSITIONS, RECEIPTS
+from onceover.audit.model import FindingKind, Reason, Verdict
+
+_NAMED: Final = 3
+# Records of the copy itself are wrong; the other kinds may be somebody else's beside a copy that is right.
+_OF_THE_COPY: Final = frozenset(set(FindingKind) - {FindingKind.PHANTOM, FindingKind.LEAKED})
+
+
+def next_steps(told: Mapping[str, Any]) -> list[str]:
+    """Return what a person does next, the first first; nothing after a PASS."""
+    if told["verdict"] == Verdict.FAIL:
+        return list(_after_failing(told))
+    if told["verdict"] == Verdict.UNVERIFIABLE:
+        return list(_after_not_seeing(told))
+    return []
+
+
+def first_wrong(told: Mapping[str, Any]) -> str | None:
+    """Return where the first record is that is not as it should be; None without one."""
+    listed = told["findings"]["listed"]
+    if not listed:
+        return None
+    found = listed[0]
+    places = [place for side in ("source", "target") if (place := _place(found, side)) is not None]
+    field = f" ({found['field']})" if found["field"] else ""
+    return f"{found['kind']}{field}: {', '.join(places)}"
+
+
+def failing_partitions(told: Mapping[str, Any]) -> list[str]:
+    """Return the names of partitions with findings, those with most first."""
+    failing = sorted((p for p in told["partitions"] if p["findings"]), key=lambda p: -p["findings"])
+    return [f"{p['source_topic']}:{p['partition']}" for p in failing]
+
+
+def _place(finding: Mapping[str, Any], side: str) -> str | None:
+    if finding[f"{side}_topic"] is None:
+        return None
+    offset = finding[f"{side}_offset"]
+    where = f"{finding[f'{side}_topic']}:{finding[f'{side}_partition']}"
+    return f"{side} {where}" + ("" if offset is None else f" at offset {offset}")
+
+
+def _after_failing(told: Mapping[str, Any]) -> Iterator[str]:
+    flow = told["flow"]
+    kinds = {kind for kind, count in told["findings"]["by_kind"].items() if count}
+    names = failing_partitions(told)
+    if kinds & _OF_THE_COPY:
+        for name in names[:_NAMED]:
+            yield (
+                f"keep this report, `onceover stop {flow}`, find out who else writes to the copy of {name}, "
+                f"delete its target topic, then `onceover partition reseed {flow} {name}` copies it again"
+            )
+        if len(names) > _NAMED:
+            yield f"likewise {len(names) - _NAMED} more partitions"
+    elif kinds:
+        yield "take WRITE on the target topics from everybody but the flow: what was copied is right"
+    failed = {each["suite"] for each in told["expectations"] if each["answer"] == Verdict.FAIL}
+    if GROUPS in failed:
+        yield f"`onceover groups plan {flow}`, then `onceover groups apply {flow}`"
+    if not kinds and failed & {MAP, RECEIPTS, POSITIONS}:
+        yield f"keep this report: records are right, what the flow says is not; `onceover status {flow}`"
+    yield f"when that is done, `onceover audit {flow} --full`"
+
+
+def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
+    flow, reasons = told["flow"], told["unverifiable"]["by_reason"]
+    if Reason.NOT_COPIED_YET in reasons:
+        yield f"`onceover replicate {flow} --until caught-up`, then `onceover audit {flow}`"
+    if Reason.STOPPED in reasons or Reason.NOT_ENROLLED in reasons:
+        yield f"`onceover status {flow}` says what is stopped, or not taken in, and what to do"
+    if Reason.OPEN_TRANSACTION in reasons:
+        yield f"wait until it has ended, then `onceover audit {flow}`"

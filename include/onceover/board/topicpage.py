@@ -1,0 +1,35 @@
+"""The page of one topic: why it is copied, or is not, as ``onceover status --topic`` answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.audit.report.htmlpage import render
+from onceover.board.page import Links, Look, seen_words, why_words
+from onceover.operate.why import explain_name
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+_ROWS: Final = 100
+_GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
+_COLOURS: Final = {0: _GOOD, 5: _UNKNOWN, 2: _UNKNOWN}
+
+
+def one_topic(look: Look, entry: Mapping[str, Any], topic: str, links: Links, *, still: bool = False) -> str:
+    """Return the page of a topic of a flow, by its name on either side; ``still`` as on the others."""
+    found = explain_name(entry, topic)
+    return render(
+        "topic",
+        beside=_TEMPLATES,
+        flow=entry["flow"],
+        topic=topic,
+        found=found,
+        colour=_UNKNOWN if look.is_old else _COLOURS.get(found.exit_code, _BAD),
+        rows=[{**p, "why": why_words(entry["flow"], p)} for p in found.partitions[:_ROWS]],
+        more=max(0, len(found.partitions) - _ROWS),
+        look=look,
+        seen=seen_words(look),
+        still=still,
+        links=links,
+    )

@@ -1,0 +1,200 @@
+"""Where a group goes on that has committed nothing since the copy that it reads was promoted.
+
+It stands before everything that a flow the other way has copied back. The flow that wrote the copy, the
+forerunner, knows which source offset each place of it stands for.
+
+Invariant: reads only. An answer is exact (G7), by the forerunner's own offset map, and only of what it alone
+had written by the promotion, between the very topics that are copied back; anything else is no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from onceover.errors import UsageError
+from onceover.groups.decide import Direction, Remembered
+from onceover.groups.memory import GroupMemory
+from onceover.groups.moment import GroupMap
+from onceover.kafka.ports import Cluster
+from onceover.model import TopicPartition
+from onceover.positions.translate import Translator
+from onceover.state.records.enrolment import Enrolment
+from onceover.wire.offsetlookup import NotCovered, Translated, Translation
+
+
+class ForerunnersMap(Protocol):
+    """The offset map of the flow that wrote the copy, from its source to its target."""
+
+    def ids_between(self, target: TopicPartition) -> tuple[str, str]:
+        """Return the ids of the topics that a target partition was copied between."""
+
+    def is_one_to_one(self, source: TopicPartition) -> bool:
+        """Tell whether all that was copied from ``source`` is in one partition, which holds nothing else."""
+
+    def to_source(self, target: TopicPartition, offset: int) -> Translation:
+        """Return the counterpart of a target offset."""
+
+    def to_target(self, source: TopicPartition, offset: int) -> Translation:
+        """Return the counterpart of a source offset."""
+
+
+class FollowingMap(Protocol):
+    """The offset map of the flow that copies back."""
+
+    def to_target(self, source: TopicPartition, offset: int) -> Translation:
+        """Return the counterpart of a source offset."""
+
+    def copied_on(self, source: TopicPartition, offset: int) -> int | None:
+        """Return up to where everything behind a source offset was copied, without a kept record."""
+
+
+class Standing(NamedTuple):
+    """Where a group stands.
+
+    Args:
+        group: its name; ``at`` what it has committed on the giving side.
+        current: what it has committed on the receiving side, None where nothing is.
+    """
+
+    group: str
+    at: int
+    current: int | None
+
+
+class ForerunnersAnswer(NamedTuple):
+    """What a forerunner tells: its name, where the group goes on, and what it has written for the group."""
+
+    flow: str
+    translation: Translation
+    remembered: Remembered | None = None
+
+
+@dataclass(frozen=True)
+class _Forerunner:
+    flow: str
+    translator: Translator
+    moment: GroupMap
+    memory: GroupMemory
+
+
+@dataclass
+class Forerunners:
+    """Asks them, as of one moment. Not thread-safe.
+
+    Args:
+        cluster: where their state and copies are, the source of the flow the other way; of the caller.
+        find: returns the names of the flows that have promoted copies there.
+        home: returns the folder of a flow's files.
+        done: is called when it is closed.
+    """
+
+    cluster: Cluster
+    find: Callable[[], Collection[str]]
+    home: Callable[[str], Path]
+    done: Callable[[], object]
+    _opened: dict[str, _Forerunner] = field(default_factory=dict)
+    _now: dict[str, _Forerunner] | None = None
+
+    def refresh(self) -> None:
+        """Let the next question look anew; without a question nothing is looked at."""
+        self._now = None
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for each in self._opened.values():
+            each.memory.close()
+            each.translator.close()
+        self._opened.clear()
+        self.done()
+
+    def answer(
+        self,
+        sides: tuple[TopicPartition, TopicPartition],
+        ids: tuple[str, str],
+        standing: Standing,
+        following: FollowingMap,
+    ) -> ForerunnersAnswer | None:
+        """Return where a group goes on; None where no flow has promoted the partition.
+
+        Args:
+            sides: the giving partition and the receiving one; ``ids`` those of their topics.
+            following: the map of the flow that copies from one to the other.
+
+        Raises:
+            Retriable, NeedsOperator: what a forerunner knows cannot be read now.
+        """
+        giving, receiving = sides
+        for each in self._all():
+            record = _promoted(each.translator, giving)
+            if record is None or record.source != receiving.topic:
+                continue
+            try:
+                end = 0 if record.promoted is None else record.promoted.ends.get(giving.partition, 0)
+                found = counterpart_before(each.moment, end, sides, ids, standing, following)
+                remembered = each.memory.of(Direction.FAILOVER, standing.group).get(giving)
+            except UsageError as error:
+                return ForerunnersAnswer(each.flow, NotCovered(None, None, error.message))
+            return ForerunnersAnswer(each.flow, found, remembered)
+        return None
+
+    def _all(self) -> Iterator[_Forerunner]:
+        if self._now is None:
+            found = self.cluster.retry(self.find)
+            for flow in found:
+                if flow not in self._opened:
+                    # Its flow file may be gone: whether it had a handler, its whole map tells.
+                    translator = Translator(self.cluster, flow, self.home(flow), handled=True)
+                    memory = GroupMemory(self.cluster, flow)
+                    self._opened[flow] = _Forerunner(flow, translator, GroupMap(translator), memory)
+            now = {flow: self._opened[flow] for flow in found}
+            for each in now.values():
+                self.cluster.retry(each.moment.refresh)
+                self.cluster.retry(each.memory.read)
+            self._now = now
+        yield from self._now.values()
+
+
+def counterpart_before(
+    known: ForerunnersMap,
+    end: int,
+    sides: tuple[TopicPartition, TopicPartition],
+    ids: tuple[str, str],
+    standing: Standing,
+    following: FollowingMap,
+) -> Translation:
+    """Return where a group goes on that stands in what a forerunner has written. Pure, but for what it asks.
+
+    Args:
+        known: what that flow knows; ``end`` of its copy when that was promoted.
+        sides: the giving partition and the receiving one; ``ids`` those of their topics.
+    """
+    giving, receiving = sides
+    if known.ids_between(giving) != (ids[1], ids[0]):
+        return NotCovered(None, None, "it was copied between other topics of these names")
+    if not known.is_one_to_one(receiving):
+        return NotCovered(None, None, "a handler has spread it over several partitions")
+    # Copied on from there without a record: the place behind it is the same one.
+    at = standing.at if standing.at <= end else following.copied_on(giving, standing.at)
+    if at is None or at > end:
+        return NotCovered(None, None, f"nothing is told of what is behind offset {end}")
+    found = known.to_source(giving, at)
+    if isinstance(found, Translated) and found == known.to_source(giving, end):
+        # Nothing that it has copied follows before the promotion: the next record is one of the clients'.
+        found = following.to_target(giving, end)
+    if isinstance(found, NotCovered) or standing.current is None:
+        return found
+    # Behind the last record before a gap there are several positions, all of which are the same place.
+    here = known.to_target(receiving, standing.current) == Translated(standing.at)
+    return Translated(standing.current) if here else found
+
+
+def _promoted(translator: Translator, giving: TopicPartition) -> Enrolment | None:
+    """Return the record of a partition that was promoted; None where the flow has nothing to say of it."""
+    with suppress(UsageError):
+        record = translator.enrolment(target=giving)
+        return record if record.is_promoted else None
+    return None

@@ -1,0 +1,75 @@
+"""The way back behind a switchover, from the flow files: which flow leads back, and what it takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from onceover.config.flow.flowfile import Flow
+from onceover.drills.codes import DrillCode
+from onceover.errors import UsageError
+from onceover.planning import commands
+from onceover.seeding.apply import Seeder
+from onceover.wiring.drills import both, matcher
+from onceover.wiring.flows import opened
+from onceover.wiring.seeding import seeder
+from onceover.wiring.switchovers import behind, enrolled_of, led_back, reverse_flow
+
+
+def way_back(flow: Flow) -> Flow:
+    """Return the flow that leads back what a switchover of ``flow`` has promoted.
+
+    Raises:
+        UsageError: SWITCHOVER_UNSET, the flow file names none, or it is not the other way.
+    """
+    name = flow.switchover.reverse
+    if name is None:
+        raise UsageError(
+            f"flow {flow.flow} names no flow that leads back",
+            code=DrillCode.SWITCHOVER_UNSET,
+            where="switchover.reverse",
+            expected=f"a flow from {flow.target.alias} to {flow.source.alias}",
+            resolve="write one, and name it there",
+        )
+    return reverse_flow(flow, name)
+
+
+def promoted_copies(flow: Flow, patterns: Sequence[str] = ()) -> list[str]:
+    """Return the copies that a switchover of the flow has promoted, as they are called on its target.
+
+    Args:
+        patterns: anchored regular expressions over source topics, none for all.
+
+    Raises:
+        UsageError: NOTHING_CHOSEN, there are none; or an expression is none.
+    """
+    wanted = matcher("--topics", patterns)
+    with opened(flow, both) as (_, target):
+        promoted = [e for e in enrolled_of(flow, target) if e.is_promoted]
+    found = sorted(e.target for e in promoted if wanted is None or wanted(e.source))
+    if not found:
+        raise UsageError(
+            f"there is nothing to bring back: no switchover of flow {flow.flow} has promoted such a topic",
+            code=DrillCode.NOTHING_CHOSEN,
+            where=flow.target.alias,
+            seen=f"{len(promoted)} promoted topics",
+            resolve=f"{commands.command('status', flow.flow)} shows them; correct the topics",
+        )
+    return found
+
+
+def not_led_back(reverse: Flow, copies: Collection[str]) -> list[str]:
+    """Return the promoted copies that the flow the other way does not copy."""
+    return sorted(set(copies) - led_back(reverse))
+
+
+@contextmanager
+def way_back_seeder(flow: Flow, reverse: Flow, copies: Collection[str]) -> Iterator[Seeder]:
+    """Yield what lets the flow the other way begin behind the promotion, where it has not begun yet.
+
+    Args:
+        copies: that were promoted; those that it copies already are left as they are.
+    """
+    with opened(reverse, partial(seeder, request=behind(flow, not_led_back(reverse, copies)))) as seeding:
+        yield seeding

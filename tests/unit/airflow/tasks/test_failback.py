@@ -1,0 +1,90 @@
+"""The tasks of ``failback``: what is not wanted stops it, and what is there already is not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
+
+from onceover.wiring import failback as wired
+from onceover_airflow.approvals.approval import ANSWER_KEY, SHOWN_KEY
+from onceover_airflow.errors import TaskFailed
+from onceover_airflow.tasks import failback
+from onceover_airflow.tasks.failback import AwaitCaughtUp, StartReplicating
+
+
+class Pulled:
+    """A task that finds what earlier ones have left."""
+
+    def __init__(self, left: Mapping[str, set[str]]) -> None:
+        self._left = left
+
+    def xcom_pull(self, *, task_ids: str, key: str) -> object:
+        return key if key in self._left.get(task_ids, set()) else None
+
+    def xcom_push(self, **_: object) -> None:
+        """Nobody looks."""
+
+
+def context_of(left: Mapping[str, set[str]] = MappingProxyType({}), *, apply: bool = True) -> Any:
+    return {"ti": Pulled(left), "params": {"topics": None, "rebuild": True, "apply": apply}}
+
+
+@pytest.fixture
+def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What status says of the flow that leads back; all that was promoted is taken in."""
+    said: dict[str, Any] = {"state": "copying", "needs": [], "missing": []}
+
+    @contextmanager
+    def at_hand(_: str) -> Iterator[Any]:
+        yield SimpleNamespace(flow="orders"), SimpleNamespace(flow="orders-back")
+
+    monkeypatch.setattr(failback, "way_back_at_hand", at_hand)
+    monkeypatch.setattr(failback, "show_standing", lambda _: said)
+    monkeypatch.setattr(wired, "promoted_copies", lambda *_: ["orders"])
+    monkeypatch.setattr(wired, "not_led_back", lambda *_: said["missing"])
+    return said
+
+
+@pytest.mark.parametrize("approval", ["approve_orphans", "approve_progress"])
+def test_behind_a_no_nothing_is_started(standing: dict[str, Any], approval: str) -> None:
+    asked, answered = {approval: {SHOWN_KEY}}, {approval: {SHOWN_KEY, ANSWER_KEY}}
+    standing["state"] = "not_started"
+    start = StartReplicating(task_id="start", flow="orders")
+    with pytest.raises(AirflowSkipException, match=approval):
+        start.execute(context_of(asked))
+    with pytest.raises(AirflowSkipException, match="only a plan"):
+        start.execute(context_of(answered, apply=False))
+    with pytest.raises(DagRunTriggerException) as started:
+        start.execute(context_of(answered))
+    assert started.value.conf == {"flow": "orders-back", "run_length": "forever"}
+    assert started.value.dag_run_id.startswith("orders-back__")
+
+
+def test_one_that_runs_is_not_started_again(standing: dict[str, Any]) -> None:
+    with pytest.raises(AirflowSkipException, match="runs"):
+        StartReplicating(task_id="start", flow="orders").execute(context_of())
+
+
+def test_what_was_not_led_back_is_named_before_anybody_waits(standing: dict[str, Any]) -> None:
+    standing["missing"] = ["orders"]
+    for look in (
+        StartReplicating(task_id="start", flow="orders").execute,
+        AwaitCaughtUp(task_id="wait", flow="orders").poke,
+    ):
+        with pytest.raises(TaskFailed, match="does not copy 1 promoted topics, orders"):
+            look(context_of())
+
+
+def test_it_waits_for_what_comes_and_for_nothing_else(standing: dict[str, Any]) -> None:
+    wait = AwaitCaughtUp(task_id="wait", flow="orders")
+    assert not wait.poke(context_of())
+    standing["state"] = "caught_up"
+    assert wait.poke(context_of())
+    standing |= {"state": "stopped", "needs": [{"message": "a topic is gone", "resolve": "reseed"}]}
+    with pytest.raises(TaskFailed, match="is stopped: a topic is gone; reseed"):
+        wait.poke(context_of())

@@ -1,0 +1,103 @@
+"""Groups that stand before all that a flow the other way has copied: exact, or no answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from onceover.groups.forerunners import Standing, counterpart_before
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import NotCovered, Translated, Translation
+
+TP = TopicPartition("orders", 3)
+EAST, WEST = "id-east", "id-west"
+NOTHING = NotCovered(None, None)
+# West 0 to 9 was copied from east 100 to 109, with a marker at 10; clients have written from 11 on.
+END = 11
+
+
+@dataclass
+class East:
+    """What the flow from east to west knows."""
+
+    ids: tuple[str, str] = (EAST, WEST)
+    one_to_one: bool = True
+    back: dict[int, int] = field(default_factory=lambda: {n: 100 + n for n in range(11)} | {END: 110})
+
+    def ids_between(self, target: TopicPartition) -> tuple[str, str]:
+        return self.ids
+
+    def is_one_to_one(self, source: TopicPartition) -> bool:
+        return self.one_to_one
+
+    def to_source(self, target: TopicPartition, offset: int) -> Translation:
+        return Translated(self.back[offset]) if offset in self.back else NOTHING
+
+    def to_target(self, source: TopicPartition, offset: int) -> Translation:
+        # An aborted record has stood at 105: 104 has no record, and is the place of 105.
+        return Translated(5 if offset == 104 else offset - 100)
+
+
+@dataclass
+class West:
+    """What the flow the other way knows, which began at the end of that copy."""
+
+    began: int | None = 112
+    on: int | None = None
+
+    def to_target(self, source: TopicPartition, offset: int) -> Translation:
+        return Translated(self.began) if offset == END and self.began is not None else NOTHING
+
+    def copied_on(self, source: TopicPartition, offset: int) -> int | None:
+        return self.on
+
+
+def placed(at: int, current: int | None = None, east: East | None = None, west: West | None = None) -> object:
+    where = Standing("billing", at, current)
+    found = counterpart_before(east or East(), END, (TP, TP), (WEST, EAST), where, west or West())
+    return found.offset if isinstance(found, Translated) else None
+
+
+def test_before_a_copied_record_it_goes_on_with_that_one() -> None:
+    assert [placed(at) for at in (0, 5, 9)] == [100, 105, 109]
+
+
+@pytest.mark.parametrize("at", [10, END])
+def test_behind_the_last_copied_record_it_goes_on_with_the_first_one_of_the_clients(at: int) -> None:
+    """Which is where the flow the other way has begun to write, and not where the old one had ended."""
+    assert placed(at) == 112
+
+
+def test_of_several_positions_that_are_one_place_it_keeps_its_own() -> None:
+    assert (placed(5, current=104), placed(5, current=105), placed(5, current=101)) == (104, 105, 105)
+
+
+@pytest.mark.parametrize(
+    ("at", "east", "west"),
+    [
+        (5, East(ids=("id-other", WEST)), West()),
+        (5, East(ids=(EAST, "id-other")), West()),
+        (5, East(one_to_one=False), West()),
+        (5, East(back={4: 104, END: 110}), West()),
+        (10, East(), West(began=None)),
+        (12, East(), West()),
+        (12, East(), West(on=13)),
+    ],
+    ids=[
+        "source anew",
+        "copy anew",
+        "handler",
+        "expired",
+        "began elsewhere",
+        "of clients",
+        "of clients still",
+    ],
+)
+def test_what_is_not_known_is_no_answer(at: int, east: East, west: West) -> None:
+    assert placed(at, 104, east, west) is None
+
+
+def test_without_a_record_up_to_a_place_that_is_known_it_is_that_place() -> None:
+    """On the second way out: the first copy ended there, and what came back begins there."""
+    assert placed(12, west=West(on=END)) == 112

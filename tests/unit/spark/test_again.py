@@ -1,0 +1,25 @@
+"""How often in a row a copy is started again."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.spark.launch.again import RESTARTS, Restarts
+
+
+def test_a_few_times_in_a_row_and_slower_each_time() -> None:
+    """Somebody has to hear of what dies again and again."""
+    restarts = Restarts("forever")
+    assert [restarts.pause_s(1.0) for _ in range(RESTARTS + 2)] == [0.0, 2.0, 8.0, None, None]
+
+
+def test_a_run_that_was_well_begins_a_new_story() -> None:
+    """A machine that kills something once a day is no crash."""
+    restarts = Restarts("caught-up")
+    assert [restarts.pause_s(3600.0) for _ in range(10)] == [0.0] * 10
+
+
+@pytest.mark.parametrize(("until", "most"), [("10m", 3), ("forever", 0)])
+def test_never_for_a_run_of_a_certain_length_or_where_nobody_wants_it(until: str, most: int) -> None:
+    """The caller decides."""
+    assert Restarts(until, most).pause_s(1.0) is None
