@@ -16,7 +16,7 @@ PYTEST_WORKERS ?= 3
 # CPU instead of 4 for each of a few hundred.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help hooks setup demo up feed down check lint types layers unit lock browser kerberos test bench soak advisories requirements clean
+.PHONY: help hooks setup demo up feed down check lint types layers unit lock browser kerberos promtool test bench soak advisories requirements clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,7 +73,10 @@ browser:
 kerberos:
 	@scripts/kerberos
 
-test: browser lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
+promtool:
+	@scripts/promtool
+
+test: browser promtool lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
 	@echo "== tests (pytest)"
 	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

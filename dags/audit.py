@@ -10,6 +10,8 @@ from airflow.sdk import DAG, AssetAlias, task
 from onceover_airflow import flows
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks import audit
+from onceover_airflow.telling import deadlines
+from onceover_airflow.telling.deadlines import told_after
 
 DOC = """
 ### Audit
@@ -36,6 +38,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
         dag_id,
         **kind,
         doc_md=DOC,
+        deadline=told_after(deadlines.AUDIT),
         params={
             "flow": forms.flow_param(names),
             **audit.audit_params(),

@@ -11,6 +11,8 @@ from onceover_airflow import flows
 from onceover_airflow.jobs.retrying import retry_interrupted
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks import rehearsing
+from onceover_airflow.telling import deadlines
+from onceover_airflow.telling.deadlines import told_after
 
 DOC = """
 ### Rehearse
@@ -38,6 +40,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
         dag_id,
         **kind,
         doc_md=DOC,
+        deadline=told_after(deadlines.REHEARSAL),
         params={"flow": forms.flow_param(names), **rehearsing.rehearsal_params()},
     ):
         flow, retried = forms.value("flow"), retry_interrupted(patient=kind["schedule"] is not None)

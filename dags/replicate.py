@@ -11,6 +11,8 @@ from onceover_airflow import flows
 from onceover_airflow.jobs.operators import ReplicateOperator
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks import replicating
+from onceover_airflow.telling import deadlines
+from onceover_airflow.telling.deadlines import told_after
 
 DOC = """
 ### Replicate
@@ -33,10 +35,13 @@ Starting a flow that runs already is safe: the newer run takes over, the older o
 
 def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) -> None:
     """Make the DAG that copies one of the flows."""
+    scheduled = kind["schedule"] is not None
     with DAG(
         dag_id,
         **kind,
         doc_md=DOC,
+        # By hand a person says how long, and a continuous run has no end.
+        deadline=told_after(deadlines.COPY) if scheduled and run_length == flows.CAUGHT_UP else None,
         params={
             "flow": forms.flow_param(names),
             "run_length": forms.run_length_param(run_length),

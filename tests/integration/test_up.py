@@ -34,6 +34,7 @@ EXPECTED: Final = {
     "topics plan": r"create topic flights\.airports",
     "replicate": r"flights-dr: 1459 records in",
     "status": r"flights\.airports:0 +\d+ caught_up",
+    "metrics --once": r'^onceover_flow_state{flow="flights-dr",state="stopped"} 1\.0$',
     "groups apply": r"nothing to do",
     "translate": r"flights\.airports:0 offset 812 -> flights\.airports:0 offset 8\d\d",
     "drill plan": r"^lost: nothing\n(.*\n)*ready$",

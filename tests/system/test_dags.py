@@ -114,6 +114,20 @@ def test_a_scheduled_flow_does_not_run_before_its_time(dags: dict[str, Any]) -> 
     assert [dag.dag_id for dag in dags.values() if dag.start_date is not None] == ["replicate_always"]
 
 
+def test_runs_that_are_to_end_have_a_deadline(dags: dict[str, Any]) -> None:
+    """Rehearsals, audits, and copies that a schedule starts and that end by themselves; none but those."""
+    hours = {
+        name: alert.interval.total_seconds() / 3600
+        for name, dag in dags.items()
+        for alert in dag.deadline or ()
+    }
+    assert hours == {
+        **dict.fromkeys(REHEARSING, 1.0),
+        **dict.fromkeys(AUDITING, 12.0),
+        "replicate_nightly": 12.0,
+    }
+
+
 def test_every_dag_says_whose_it_is(dags: dict[str, Any]) -> None:
     """By tag and owner; a flow's own DAGs carry the flow as a tag."""
     assert {dag.owner for dag in dags.values()} == {"onceover"}

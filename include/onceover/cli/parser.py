@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "replicate",
     "stop",
     "status",
+    "metrics",
     "partition",
     "groups",
     "seed",

@@ -322,6 +322,7 @@ def mapping(value: object) -> dict[str, Any]:
     return value
 
 
+topic: Final = matching(_TOPIC, "not a topic's name", "at most 249 letters, digits, dots, dashes and _")
 _flow_name: Final = matching(NAME, "not a valid flow name", NAME_RULE)
 
 

@@ -34,6 +34,7 @@ class Known:
         quota: what the target's lets through.
         rest: for how long the progress group's coordinator is to be left alone.
         returns: which records have come back.
+        aborted: how many transactions were given up.
         logins: at source and target; they have worked, otherwise the run would not have begun.
     """
 
@@ -43,6 +44,7 @@ class Known:
     quota: Quota = field(default_factory=Quota)
     rest: CoordinatorRest = field(default_factory=CoordinatorRest)
     returns: Returns = field(default_factory=Returns)
+    aborted: int = 0
     logins: tuple[Login, Login] = field(default_factory=lambda: (Login(worked=True), Login(worked=True)))
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()

@@ -41,6 +41,11 @@ def slowed_note(me: LaneIdentity, alias: str) -> dict[str, dict[str, Any]]:
     return {names.quota_key(me.lane): note}
 
 
+def aborted_note(count: int) -> dict[str, Any]:
+    """Return what is noted of how many transactions a lane of this process has given up."""
+    return {"v": 1, "count": count}
+
+
 class Waits:
     """The notes of one lane's session.
 

@@ -164,12 +164,21 @@ class Leader:
             delivery=self._flow.delivery,
             seized=seized,
             interrupted=seized and leaves_unfinished(previous),
+            fenced_starts=self._fenced_starts(previous),
             handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)
         self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)
         return wanted
+
+    def _fenced_starts(self, previous: Layout | None) -> int:
+        """Return how many starts have fenced a run that had not said that it ended; for people to count."""
+        if previous is None:
+            return 0
+        mine = self._wanted is not None and self._wanted.run == previous.run
+        fences = previous.ended_at_ms is None and not previous.seized and not mine
+        return previous.fenced_starts + fences
 
     def _fence(self, ids: int) -> None:
         """Fence every lane id below ``ids``: only OK counts, "not yet" does not (``FENCED_ON_OK_ONLY``)."""

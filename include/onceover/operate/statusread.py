@@ -161,6 +161,7 @@ class FlowFacts:
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     waits: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
     slowed: dict[int, dict[str, Any]] = field(default_factory=dict)
+    aborted: dict[int, int] = field(default_factory=dict)
     still: dict[TopicPartition, Standstill] = field(default_factory=dict)
     verified: dict[TopicPartition, Watermark] = field(default_factory=dict)
     verdicts: Verdicts | None = None
@@ -198,7 +199,7 @@ class FlowFacts:
             found = Watermark.from_json(value)
             if found is not None:
                 self.verified[TopicPartition(*names.split_partition_key(key))] = found
-        elif key.startswith((names.WAIT_PREFIX, names.QUOTA_PREFIX)):
+        elif key.startswith((names.WAIT_PREFIX, names.QUOTA_PREFIX, names.ABORTED_PREFIX)):
             self._take_note(key, value)
         elif key.startswith(names.STOP_PREFIX):
             self.stops[TopicPartition(*names.split_partition_key(key))] = Stop.from_json(value)
@@ -222,6 +223,9 @@ class FlowFacts:
         self.known[enrolment.target] = enrolment
 
     def _take_note(self, key: str, value: Any) -> None:
+        if key.startswith(names.ABORTED_PREFIX):
+            self.aborted[int(key.removeprefix(names.ABORTED_PREFIX))] = whole_number(value["count"])
+            return
         note = {**_refusal(value), "generation": whole_number(value["generation"]), "blocks": False}
         if key.startswith(names.QUOTA_PREFIX):
             self.slowed[int(key.removeprefix(names.QUOTA_PREFIX))] = note

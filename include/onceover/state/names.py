@@ -13,6 +13,7 @@ REQUEST_STOP = "request/stop"
 STOP_PREFIX = "stop/"
 WAIT_PREFIX = "wait/"
 QUOTA_PREFIX = "quota/"
+ABORTED_PREFIX = "aborted/"
 RESUME_PREFIX = "request/resume/"
 MANAGED_PREFIX = "managed/"
 ACL_PREFIX = "acl/"
@@ -181,6 +182,11 @@ def wait_key(topic: str, partition: int) -> str:
 def quota_key(lane: int) -> str:
     """State key of a lane that a quota of the target slows down."""
     return f"{QUOTA_PREFIX}{lane}"
+
+
+def aborted_key(lane: int) -> str:
+    """State key of how many transactions a lane has given up; in the lane's own transactions."""
+    return f"{ABORTED_PREFIX}{lane}"
 
 
 def resume_key(topic: str, partition: int) -> str:

@@ -18,6 +18,7 @@ from onceover.errors import OnceoverError, Retriable, unexpected
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
 from onceover.groups.standing import standing_of, unknown_standing
+from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
 from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import in_background, side_by_side
@@ -35,13 +36,26 @@ _AT_ONCE: Final = 16
 _GRACE_S: Final = 2.0
 
 
+# Given an entry, and the clusters that it was read from while they are still open.
+Beside = Callable[[dict[str, Any], Cluster, Cluster], None]
+
+
 def read_status(
-    flow: Flow, *, patience_s: float = PATIENCE_S, environ: Mapping[str, str] | None = None
+    flow: Flow,
+    *,
+    patience_s: float = PATIENCE_S,
+    environ: Mapping[str, str] | None = None,
+    beside: Beside | None = None,
+    groups: bool = True,
 ) -> dict[str, Any]:
     """Return the status of one flow; clusters are opened and closed here.
 
     A cluster that does not answer is an error in the entry: in all, each is waited for in vain no longer than
     ``patience_s``, both at the same time.
+
+    Args:
+        beside: reads what else is wanted of the same moment; what it raises, this raises.
+        groups: whether to look how groups stand, which takes longer than all the rest.
 
     Raises:
         UsageError: a client of the flow is not in order.
@@ -53,7 +67,10 @@ def read_status(
     with source, target:
         begin = flow.topics.start if start is None else start
         entry = flow_status(flow.flow, source, target, rules(flow), begin, dead_letter_of(flow.on_bad_record))
-    return {**entry, "path": str(flow.path), "groups": _groups(entry, flow, deadline, environ)}
+        if beside is not None:
+            beside(entry, source, target)
+    standing = _groups(entry, flow, deadline, environ) if groups else None
+    return {**entry, "path": str(flow.path), "groups": standing}
 
 
 def _groups(
@@ -112,15 +129,17 @@ def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
 
 
 def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
-    def read() -> dict[str, Any]:
-        try:
-            return read_status(load_flow(path), patience_s=patience_s)
-        except OnceoverError as error:
-            return broken_entry(path.stem, str(path), error)
-        except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
-            return _unforeseen(path.stem, path, error)
+    return lambda: of_file(path, lambda: read_status(load_flow(path), patience_s=patience_s))
 
-    return read
+
+def of_file(path: Path, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the entry of a flow file that ``read`` reads; whatever is wrong with it is the entry's own."""
+    try:
+        return read()
+    except OnceoverError as error:
+        return broken_entry(path.stem, str(path), error)
+    except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
+        return _unforeseen(path.stem, path, error)
 
 
 def _unforeseen(flow: str, path: Path, error: Exception) -> dict[str, Any]:

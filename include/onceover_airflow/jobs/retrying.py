@@ -137,8 +137,15 @@ def limits(schedule: str | None) -> dict[str, Any]:
 
 
 def tell_when_it_lasts(context: Context) -> None:
-    """Say in the log that the task is tried again and again; tell a person, once."""
+    """Say in the log that the task is tried again and again; tell a person, once.
+
+    Of what nobody knows the cause, such as a process that was killed, a person is told the first time.
+    """
     streak, now_s = recall(context), _now_s()
+    # Without a memory, the first try of all.
+    number = getattr(context.get("ti"), "try_number", 1) if streak is None else streak.tries
+    if number == 1 and not _is_known(context.get("exception")):
+        notify(context, f"ended, nobody knows why, and tried again: {context.get('exception')}")
     if streak is None or now_s - streak.since_s < TELL_AFTER_S:
         return
     since = datetime.fromtimestamp(streak.since_s, UTC)
@@ -151,6 +158,10 @@ def tell_when_it_lasts(context: Context) -> None:
     asked = streak.asked_s is not None and now_s - streak.asked_s < TELL_AFTER_S
     if not streak.told and not asked:
         remember(context, replace(streak, told=notify(context, reason), asked_s=now_s))
+
+
+def _is_known(exception: object) -> bool:
+    return isinstance(exception, JobInterrupted) and not exception.killed
 
 
 def tell_of_failure(context: Context) -> None:

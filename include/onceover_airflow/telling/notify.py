@@ -10,12 +10,9 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onceover.errors import UsageError
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +30,7 @@ def check_notifier() -> None:
         log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, error, exc_info=True)
 
 
-def notify(context: Context, reason: str) -> bool:
+def notify(context: Mapping[str, object], reason: str) -> bool:
     """Hand ``context`` with ``reason`` to the notifier; one that fails is said in the log, no more.
 
     Returns:

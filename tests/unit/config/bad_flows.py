@@ -32,7 +32,7 @@ def _source(**keys: Any) -> dict[str, Any]:
 # (what is wrong, changes to the good file, key named, words of the problem, words of the fix)
 ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("unknown key", {"lane": 2}, "lane", "unknown key", 'did you mean "lanes"?'),
-    ("unknown key, nothing near", {"qqq": 2}, "qqq", "unknown key", "valid here: delivery, flow"),
+    ("unknown key, nothing near", {"qqq": 2}, "qqq", "unknown key", "valid here: canary, delivery, flow"),
     ("unknown nested key", {"limits": {"memory": "8MiB"}}, "limits.memory", "unknown", '"memory_per_lane"'),
     ("attribute name for key", {"path": "/x"}, "path", "unknown key", "valid here"),
     ("bad flow name", {"flow": "Orders_DR"}, "flow", "seen Orders_DR", "lower-case letters"),
@@ -140,6 +140,21 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("no principal", {"switchover": {"deny": ["app"]}}, "switchover.deny", "principals", "User:*"),
     ("nobody is denied", {"switchover": {"deny": []}}, "switchover.deny", "principals", "User:*"),
     ("a command in one text", {"switchover": {"command": "./x y"}}, "switchover.command", "list", "./switch"),
+    (
+        "a canary that is not copied",
+        {"canary": {"interval": "10s"}},
+        "canary.topic",
+        "no topic",
+        "topics.include",
+    ),
+    ("a canary's topic is none", {"canary": {"topic": "a b"}}, "canary.topic", "not a topic", "letters"),
+    (
+        "a canary without a pause",
+        {"canary": {"interval": "0s", "topic": "orders.x"}},
+        "canary.interval",
+        "out of range",
+        "1s",
+    ),
     ("too quiet", {"switchover": {"quiet": "1h"}}, "switchover.quiet", "out of range", "500ms"),
     ("bad objective", {"objectives": {"rpo": "none"}}, "objectives.rpo", "seen none", "0 records"),
     (

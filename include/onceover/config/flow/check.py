@@ -17,7 +17,7 @@ from onceover.config import values
 from onceover.config.clients.resolve import same_cluster_fault
 from onceover.config.document import Document, substitute
 from onceover.config.faults import Fault, Invalid
-from onceover.config.flow.flowfile import FlowKeys, TopicsSpec, slots_of
+from onceover.config.flow.flowfile import FlowKeys, TopicsSpec, canary_topic_of, slots_of
 from onceover.config.modelcheck import Key, ModelCheck
 
 SIDES: Final = ("source", "target")
@@ -59,6 +59,7 @@ class _Check(ModelCheck):
         self._dead_letter(data)
         self._slots(data)
         self._switchover(data)
+        self._canary(data)
         return data, self.faults
 
     def is_hidden(self, key: Key) -> bool:
@@ -117,6 +118,19 @@ class _Check(ModelCheck):
         reverse = _get(data, "switchover", "reverse")
         if reverse is not None and reverse == data.get("flow"):
             self.add(("switchover", "reverse"), "is this very flow", "name the flow in the other direction")
+
+    def _canary(self, data: dict[str, Any]) -> None:
+        """Refuse a canary that the flow does not copy: it would look as if all of it was lost."""
+        if _get(data, "canary", "interval") is None or not isinstance(data.get("topics"), dict):
+            return
+        try:
+            topics = TopicsSpec.model_validate(data["topics"])
+        except ValidationError:
+            return
+        topic = _get(data, "canary", "topic") or canary_topic_of(str(data.get("flow")))
+        if isinstance(topic, str) and (topic.startswith("__") or not topics.selects(topic)):
+            fix = "name it in topics.include, and let topics.exclude not match it"
+            self.add(("canary", "topic"), f"{topic} is no topic that the flow copies", fix)
 
     def _slots(self, data: dict[str, Any]) -> None:
         """Refuse lanes that Spark could never run at once: a lane without a slot copies nothing."""

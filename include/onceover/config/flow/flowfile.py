@@ -176,6 +176,15 @@ class SwitchoverSpec(Closed):
     reverse: Annotated[str | None, BeforeValidator(values.optional(values.flow_name))] = None
 
 
+class CanarySpec(Closed):
+    """Numbered records that `onceover metrics` writes on the source; ``interval`` None: none."""
+
+    interval_ms: Annotated[int | None, BeforeValidator(values.optional(values.duration("1s", "1h")))] = Field(
+        default=None, alias="interval"
+    )
+    topic: Annotated[str | None, BeforeValidator(values.optional(values.topic))] = None
+
+
 class FlowKeys(Closed):
     """All keys of a flow file."""
 
@@ -197,6 +206,12 @@ class FlowKeys(Closed):
     schedules: SchedulesSpec = SchedulesSpec()
     objectives: ObjectivesSpec = ObjectivesSpec()
     switchover: SwitchoverSpec = SwitchoverSpec()
+    canary: CanarySpec = CanarySpec()
+
+    @property
+    def canary_topic(self) -> str:
+        """Topic on the source that numbered records are written into."""
+        return self.canary.topic or canary_topic_of(self.flow)
 
 
 class Flow(FlowKeys):
@@ -209,6 +224,11 @@ class Flow(FlowKeys):
 
     path: Path
     sha256: str
+
+
+def canary_topic_of(flow: str) -> str:
+    """Return how a canary's topic is called where the flow file names none: like any topic that is copied."""
+    return f"onceover-canary.{flow}"
 
 
 def slots_of(master: str) -> int | None:

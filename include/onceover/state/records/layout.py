@@ -38,6 +38,7 @@ class Layout:
         ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
         delivery: the run's delivery mode; records older than the field are of exactly_once.
         seized: made by an operator's change of progress: nobody copies until the next start.
+        fenced_starts: how many starts up to now have fenced a run that had not said that it ended.
         interrupted: of a seized one: the last run before all changes by hand had not ended in order, so that
             somebody has to start the flow again.
         ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
@@ -61,6 +62,7 @@ class Layout:
     delivery: str = "exactly_once"
     seized: bool = False
     interrupted: bool = False
+    fenced_starts: int = 0
     ended_why: str | None = None
     ended_error: str | None = None
     ended_passes: bool = False

@@ -133,6 +133,25 @@ def test_long_outage_is_told_once_at_error_and_ends_after_half_a_day(
     assert Notifier.sent[1].startswith("failed: ")
 
 
+def test_a_kill_is_told_at_once_and_once(tries: Tries) -> None:
+    """Nobody knows why it was; what is known to pass is told when it lasts."""
+    assert tries.end(JobInterrupted("killed by signal 9", killed=True)) is RetryAction.RETRY
+    (told,) = Notifier.sent
+    assert told == "ended, nobody knows why, and tried again: killed by signal 9"
+    assert tries.end(JobInterrupted("killed by signal 9", killed=True)) is RetryAction.RETRY
+    assert tries.end(AWAY) is RetryAction.RETRY
+    assert Notifier.sent == [told]
+
+
+def test_without_a_memory_only_the_first_try_is_told_at_once(tries: Tries) -> None:
+    """Or each of two thousand would be."""
+    error = JobInterrupted("killed", killed=True)
+    for number in (1, 2, 3):
+        context: Any = {"ti": SimpleNamespace(try_number=number), "exception": error}
+        retrying.tell_when_it_lasts(context)
+    assert len(Notifier.sent) == 1
+
+
 def test_driver_that_crashes_again_and_again_is_given_up(tries: Tries) -> None:
     """A kill passes; the same kill five times in a row, soon after each start, does not."""
     actions = [tries.end(KILLED, ran_s=20.0) for _ in range(MAX_KILLED)]
@@ -140,11 +159,12 @@ def test_driver_that_crashes_again_and_again_is_given_up(tries: Tries) -> None:
 
 
 def test_kills_between_healthy_runs_are_accidents(tries: Tries) -> None:
-    """However many there are over the months."""
+    """However many there are over the months; each is told, because nobody knows why it was."""
     for _ in range(3 * MAX_KILLED):
         assert tries.end(KILLED, ran_s=HEALTHY_S + 1) is RetryAction.RETRY
         assert tries.delay_s == 5
-    assert Notifier.sent == []
+    assert len(Notifier.sent) == 3 * MAX_KILLED
+    assert {text.partition(",")[0] for text in Notifier.sent} == {"ended"}
 
 
 def test_kill_during_an_outage_does_not_count_as_a_crash(tries: Tries) -> None:

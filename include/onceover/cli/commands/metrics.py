@@ -1,0 +1,77 @@
+"""``onceover metrics``: what Prometheus scrapes."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from onceover.cli.terminal.output import CommandResult, say
+from onceover.cli.terminal.signals import asked_to_end
+from onceover.config import files as config_files
+from onceover.config.files import FLOW_FILES
+from onceover.config.flow.load import find_flow_files
+from onceover.config.home import variables
+from onceover.errors import OnceoverError, UsageError
+from onceover.metrics.serve import serving
+from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once
+
+log = logging.getLogger(__name__)
+
+# How soon a flow file that was added is looked at.
+_FILES_S = 5.0
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Serve until a signal comes, or look once.
+
+    Raises:
+        UsageError: no such flow, or the address is not to be had. A flow file that is not in order is no
+            reason to end: its samples say so.
+    """
+    paths, settings = _paths(args.flow), MonitorSettings(args.interval, args.patience, args.partitions)
+    if args.once:
+        text = look_once(paths(), settings).decode()
+        return CommandResult({"metrics": text}, text.rstrip("\n"))
+    exporter = Exporter(paths, settings)
+    try:
+        with asked_to_end() as asked, serving(args.host, args.port, exporter.scrape) as port:
+            exporter.refresh()
+            say(f"metrics of the flows at http://{_shown(args.host)}:{port}/metrics", aside=args.json)
+            # Each time it would be said again which names are none.
+            logging.getLogger(config_files.__name__).setLevel(logging.ERROR)
+            while not asked.wait(_FILES_S):
+                _refresh(exporter)
+    finally:
+        exporter.close()
+    return CommandResult({"host": args.host, "port": port}, "ended")
+
+
+def _refresh(exporter: Exporter) -> None:
+    try:
+        exporter.refresh()
+    except OnceoverError as error:
+        log.warning("no flow files are looked for: %s", error)
+
+
+def _paths(flows: Sequence[str]) -> Callable[[], list[Path]]:
+    """Return what finds the files to look at: those that were named, or whichever are in the directory.
+
+    Raises:
+        UsageError: one that was named is not there, or named twice.
+    """
+    if not flows:
+        return find_flow_files
+    environ = variables(None)
+    named = [FLOW_FILES.locate(flow, environ) for flow in flows]
+    for path in named:
+        if not path.is_file():
+            raise UsageError(f"there is no flow file {path}", resolve="name one that is there")
+    if len(set(named)) < len(named):
+        raise UsageError("a flow is named twice", seen=" ".join(flows), resolve="name each once")
+    return lambda: named
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

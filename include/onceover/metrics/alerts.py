@@ -1,0 +1,350 @@
+"""Alerts on the metrics: when a person is told, and what they do then. Pure.
+
+Invariants: each has a command that resolves it and a place in docs/operations.md; none is about what nobody
+could read, which has alerts of its own: what is not known is neither in order nor broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.metrics import catalogue as m
+from onceover.metrics.catalogue import MetricSpec
+
+RUNBOOK: Final = "docs/operations.md"
+# Somebody has to get up; somebody has to look in the morning.
+PAGE: Final = "page"
+TICKET: Final = "ticket"
+_JOB: Final = "onceover"
+
+
+@dataclass(frozen=True)
+class AlertRule:
+    """One alert.
+
+    Args:
+        name: of it, without the ``Onceover`` before it.
+        expr: in PromQL.
+        after: for how long that holds before anybody is told.
+        severity: ``page`` or ``ticket``.
+        summary: what is wrong, for people; ``{{ $labels.flow }}`` is the flow.
+        resolve: the command, or what else helps.
+        meaning: what it means, and what to do when the command is not enough: its text in the runbook.
+    """
+
+    name: str
+    expr: str
+    after: str
+    severity: str
+    summary: str
+    resolve: str
+    meaning: str
+
+    @property
+    def alert(self) -> str:
+        """Its name in Prometheus."""
+        return f"Onceover{self.name}"
+
+    @property
+    def anchor(self) -> str:
+        """Where it stands in the runbook."""
+        return self.alert.lower()
+
+    def document(self) -> dict[str, Any]:
+        """Return the rule as Prometheus reads it."""
+        return {
+            "alert": self.alert,
+            "expr": self.expr,
+            "for": self.after,
+            "labels": {"severity": self.severity},
+            "annotations": {
+                "summary": self.summary,
+                "resolve": self.resolve,
+                "runbook_url": f"{RUNBOOK}#{self.anchor}",
+            },
+        }
+
+
+def _state(spec: MetricSpec, value: str) -> str:
+    return f'{spec.name}{{state="{value}"}} == 1'
+
+
+_FLOW: Final = "{{ $labels.flow }}"
+_STATUS: Final = f"onceover status {_FLOW}"
+_WANTED: Final = f'on (flow) {m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
+
+ALERTS: Final = (
+    AlertRule(
+        "ExporterDown",
+        f'absent(up{{job="{_JOB}"}}) or up{{job="{_JOB}"}} == 0',
+        "2m",
+        PAGE,
+        "nobody watches the flows: onceover metrics does not answer",
+        "onceover metrics",
+        "The process that answers scrapes is gone or cannot be reached. Copies go on without it. Start it "
+        "again "
+        "where it ran; counters begin at 0, which Prometheus expects.",
+    ),
+    AlertRule(
+        "LookStale",
+        f"{m.LOOK_FRESH.name} == 0",
+        "5m",
+        TICKET,
+        f"flow {_FLOW} cannot be looked at: everything that is known of it is too old",
+        _STATUS,
+        "The exporter lives, and a look at this flow does not come to its end: a resolver that hangs, or a "
+        "machine "
+        "without a moment to spare. The command says more; starting the exporter anew gives up what hangs.",
+    ),
+    AlertRule(
+        "FlowFileBroken",
+        f"{m.FILE_VALID.name} == 0",
+        "5m",
+        TICKET,
+        f"the flow file of {_FLOW}, or one of its clients, is not in order",
+        f"onceover flow check {_FLOW}",
+        "A run that began before goes on with the file as it was; the next start would be refused. Two "
+        "files with "
+        "one name of a flow in them count as broken, too.",
+    ),
+    AlertRule(
+        "DriverGone",
+        _state(m.RUN_STATE, "gone"),
+        "1m",
+        PAGE,
+        f"the driver of flow {_FLOW} is gone, and never said that it ended: nobody copies",
+        f"onceover replicate {_FLOW} --until forever",
+        "It was killed, or its machine was. Whatever it had begun is not on the target, and whatever is "
+        "there is "
+        "whole: the next start goes on where it was. Look at its last log before that if it happens again.",
+    ),
+    AlertRule(
+        "RunFailed",
+        _state(m.RUN_STATE, "failed"),
+        "1m",
+        PAGE,
+        f"the last run of flow {_FLOW} failed: nobody copies",
+        _STATUS,
+        "The status says with what, and whether that passes by itself.",
+    ),
+    AlertRule(
+        "PartitionStopped",
+        f'{m.PARTITIONS.name}{{state="stopped"}} > 0',
+        "1m",
+        PAGE,
+        f"{{{{ $value }}}} partitions of flow {_FLOW} are stopped and wait for a person",
+        _STATUS,
+        "To go on would skip or repeat records, so a person decides: the status names the command for "
+        "each. The "
+        "other partitions go on. [When a partition is stopped](#when-a-partition-is-stopped) has the "
+        "reasons.",
+    ),
+    AlertRule(
+        "TopicNotCopied",
+        f'{m.PARTITIONS.name}{{state="not_enrolled"}} > 0 and {_WANTED}',
+        "15m",
+        TICKET,
+        f"{{{{ $value }}}} partitions that flow {_FLOW} should copy are not copied at all",
+        f"onceover topics plan {_FLOW}",
+        "New topics are taken in within the discovery interval. What is still outside after a quarter of "
+        "an hour was "
+        "refused: [When a topic is not taken in](#when-a-topic-is-not-taken-in).",
+    ),
+    AlertRule(
+        "SourceUnreachable",
+        f'{m.CLUSTER_UP.name}{{side="source"}} == 0',
+        "2m",
+        PAGE,
+        f"the source of flow {_FLOW} does not answer, or not fully: its lag is not known",
+        _STATUS,
+        "If it is lost for good: [drills.md](drills.md) has the failover. What was committed on the target "
+        "is "
+        "whole up to the last transaction.",
+    ),
+    AlertRule(
+        "TargetUnreachable",
+        f'{m.CLUSTER_UP.name}{{side="target"}} == 0',
+        "2m",
+        PAGE,
+        f"the target of flow {_FLOW} does not answer, or not fully: nothing is copied meanwhile",
+        _STATUS,
+        "Nothing is lost while the source keeps its records: compare its retention with how long this may "
+        "take.",
+    ),
+    AlertRule(
+        "LagTooOld",
+        f"{m.OLDEST.name} > on (flow) ({m.OBJECTIVE_RPO.name} or {m.FLOW_EXIT.name} * 0 + 300) and {_WANTED}",
+        "5m",
+        PAGE,
+        f"the target of flow {_FLOW} lacks records that are {{{{ $value | humanizeDuration }}}} old",
+        _STATUS,
+        "Older than `objectives.rpo` of the flow file, where that is a time, or than five minutes. Copying "
+        "and too "
+        "slow: more lanes, or a quota (TARGET_QUOTA in the status). Not copying: another alert says why. "
+        "Behind an "
+        "open transaction of the source nothing may be copied, which is OnceoverOpenTransaction.",
+    ),
+    AlertRule(
+        "NotCommitting",
+        f"time() - {m.LAST_COMMIT.name} > 300 and {m.LAG.name} > 0 "
+        f'and on (flow) {m.RUN_STATE.name}{{state="running"}} == 1 and on (flow) {m.OPEN_PARTITIONS.name} '
+        "== 0",
+        "5m",
+        PAGE,
+        f"flow {_FLOW} runs, lacks records, and has committed nothing for five minutes",
+        f"onceover stop {_FLOW}",
+        "Its driver shows signs of life and its lanes do not get through: no Spark slot, or a transaction "
+        "that fails "
+        "again and again (`onceover_lane_transactions_aborted_total` grows). Stop and start it after a "
+        "look at the "
+        "driver's log.",
+    ),
+    AlertRule(
+        "AbortsOften",
+        f"sum by (flow) (increase({m.LANE_ABORTED.name}[15m])) > 20",
+        "5m",
+        TICKET,
+        f"the lanes of flow {_FLOW} have given up {{{{ $value | humanize }}}} transactions in a quarter of "
+        "an hour",
+        _STATUS,
+        "Each costs what had been sent in it, and no record. Brokers that restart, a target topic that "
+        "refuses "
+        "records now and then, or a network that loses connections; the driver's log has the reason of each.",
+    ),
+    AlertRule(
+        "StartsFenced",
+        f"increase({m.TAKEOVERS.name}[30m]) > 2",
+        "0m",
+        PAGE,
+        f"{{{{ $value | humanize }}}} starts of flow {_FLOW} have fenced a run that had not ended, in half "
+        "an hour",
+        _STATUS,
+        "Two starters that take the flow from each other, such as a schedule and a person, or a driver "
+        "that is "
+        "killed again and again. No record is lost or repeated by that, and little is copied. Leave one of "
+        "them.",
+    ),
+    AlertRule(
+        "OpenTransaction",
+        f"{m.OPEN_PARTITIONS.name} > 0",
+        "20m",
+        TICKET,
+        f"open transactions hold back {{{{ $value }}}} source partitions of flow {_FLOW}",
+        "kafka-transactions.sh --bootstrap-server SOURCE find-hanging --broker-id N",
+        "No reader of the source sees what is behind them, and no flow copies it. A producer holds them "
+        "open, or "
+        "was killed: the broker ends that after `transaction.timeout.ms`; one that hangs is aborted with "
+        "`kafka-transactions.sh abort`.",
+    ),
+    AlertRule(
+        "DeadLetters",
+        f"delta({m.DEAD_LETTERS.name}[15m]) > 0",
+        "0m",
+        TICKET,
+        f"flow {_FLOW} has put records into its dead-letter topic",
+        _STATUS,
+        "They were refused by the handler or by the target, and stand there with the reason in their headers "
+        "([handlers.md](handlers.md)).",
+    ),
+    AlertRule(
+        "AuditFailed",
+        f'{m.NEEDS.name}{{exit="1"}} > 0',
+        "0m",
+        PAGE,
+        f"the audit of flow {_FLOW} found records that are not as they should be",
+        f"onceover audit {_FLOW}",
+        "Its report names every record. It counts until a later audit has compared the very same and found "
+        "it "
+        "right ([audit.md](audit.md)).",
+    ),
+    AlertRule(
+        "NotVerified",
+        f"time() - {m.VERIFIED.name} > 3 * 86400",
+        "1h",
+        TICKET,
+        f"the copy of flow {_FLOW} was verified {{{{ $value | humanizeDuration }}}} ago",
+        f"onceover audit {_FLOW}",
+        "Three days are three daily audits (`schedules.audit`): is the DAG paused, or does each answer "
+        "UNVERIFIABLE? Change the number where audits are to be seldom.",
+    ),
+    AlertRule(
+        "DrillFailed",
+        f'{m.DRILL_RESULT.name}{{result!="PASS"}} == 1',
+        "0m",
+        TICKET,
+        f"the last {{{{ $labels.mode }}}} of flow {_FLOW} ended with {{{{ $labels.result }}}}",
+        f"onceover drill status {_FLOW}",
+        "A failover would not have gone as planned, or would have taken longer than `objectives.rto`. Its "
+        "report "
+        "has the step; run it again when that is resolved.",
+    ),
+    AlertRule(
+        "NotRehearsed",
+        f'time() - {m.DRILL_ENDED.name}{{mode="rehearsal"}} > 30 * 86400',
+        "1h",
+        TICKET,
+        f"a failover of flow {_FLOW} was rehearsed {{{{ $value | humanizeDuration }}}} ago",
+        f"onceover drill run {_FLOW}",
+        "The plan of a month ago is about other topics and groups. A flow that was never rehearsed has no "
+        "such "
+        "metric, and no alert.",
+    ),
+    AlertRule(
+        "DrillHangs",
+        f"time() - {m.DRILL_RUNNING.name} > 2 * 3600",
+        "0m",
+        PAGE,
+        f"a drill of flow {_FLOW} has not ended for {{{{ $value | humanizeDuration }}}}",
+        f"onceover drill status {_FLOW}",
+        "It waits for a person, or its process is gone. A rehearsal that was killed is taken away by "
+        "`onceover drill abort`; of a switchover its plan says whether there is a way back.",
+    ),
+    AlertRule(
+        "ReceiptsPassedOver",
+        f"increase({m.RECEIPTS_PASSED.name}[15m]) > 0",
+        "15m",
+        TICKET,
+        f"the counters of flow {_FLOW} lack receipts: there are more than a look reads",
+        "onceover metrics --interval 5s",
+        "The rates of records and bytes are too low; everything else is exact. A shorter interval reads "
+        "less at once.",
+    ),
+    AlertRule(
+        "CanaryLate",
+        f"{m.CANARY_WAITING.name} > 60 and {_WANTED}",
+        "1m",
+        PAGE,
+        f"a numbered record of flow {_FLOW} has not arrived for {{{{ $value | humanizeDuration }}}}",
+        _STATUS,
+        "The way from a producer on the source to a reader on the target does not work as a whole, "
+        "whatever its "
+        "parts say of themselves.",
+    ),
+    AlertRule(
+        "CanaryWrong",
+        f"{m.CANARY_LOST.name} > 0 or increase({m.CANARY_DUPLICATES.name}[15m]) > 0 "
+        f"or increase({m.CANARY_DISORDER.name}[15m]) > 0",
+        "0m",
+        PAGE,
+        f"numbered records of flow {_FLOW} were lost, came twice or out of order",
+        f"onceover audit {_FLOW}",
+        "That must not be with `delivery: exactly_once`: have an audit name the records. At least once, a "
+        "record "
+        "may come twice after a crash, and earlier ones again behind later ones.",
+    ),
+    AlertRule(
+        "CanaryFails",
+        f"increase({m.CANARY_FAILURES.name}[15m]) > 5",
+        "0m",
+        TICKET,
+        f"the canary of flow {_FLOW} cannot be written or read",
+        _STATUS,
+        "The exporter's log says why: mostly a right that it lacks (docs/metrics.md).",
+    ),
+)
+
+
+def rules_document() -> dict[str, Any]:
+    """Return the file of rules as Prometheus reads it."""
+    return {"groups": [{"name": _JOB, "rules": [each.document() for each in ALERTS]}]}

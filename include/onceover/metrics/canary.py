@@ -1,0 +1,134 @@
+"""What is known of a flow's numbered records: on their way, arrived, lost, met twice. Pure.
+
+Invariants: a number counts as lost only when a later one of its partition has arrived, which cannot be where
+records stay in order; one that may not be on the source at all is never called lost. A run of the exporter
+judges its own numbers alone, from the first on that arrives, and takes up where the last one ended: a restart
+loses and repeats none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+from typing import Final
+
+from onceover.drills.canary import COMMITTED, PARTITIONS, Canary
+from onceover.metrics import catalogue as m
+from onceover.metrics.figures import Distribution, Figures
+
+# From what a busy flow takes to what nobody waits for.
+BOUNDS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+# On their way at most; a flow that is stopped for a night is not written to for all of it.
+MOST_WAITING: Final = 5_000
+# Numbers below that were met and are remembered, to know one that comes again.
+_REMEMBERED: Final = 50_000
+
+
+class CanaryTrack:
+    """One run's numbers. Not thread-safe.
+
+    Args:
+        run: which run's; nobody else writes under this name.
+        first: the first number.
+    """
+
+    def __init__(self, run: str, first: int) -> None:
+        self._run = run
+        self._next = first
+        self._waiting: dict[int, float] = {}
+        self._overtaken: set[int] = set()
+        self._arrived: dict[int, None] = {}
+        self._highest = [-1] * PARTITIONS
+        self._counts = [0] * (len(BOUNDS_S) + 1)
+        self._total_s = 0.0
+        self._produced = self._received = self._duplicates = self._disorder = self.failures = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether too many are on their way for more to be written."""
+        return len(self._waiting) >= MOST_WAITING
+
+    def numbered(self) -> list[Canary]:
+        """Return the next records, one for each partition; none of these numbers is given again."""
+        found = [Canary(self._run, number) for number in range(self._next, self._next + PARTITIONS)]
+        self._next += PARTITIONS
+        return found
+
+    def sent(self, canary: Canary, at_s: float) -> None:
+        """Take down that the source has taken one that was begun to be sent at ``at_s``."""
+        self._produced += 1
+        if canary.number not in self._arrived:
+            self._waiting[canary.number] = at_s
+
+    def met(self, values: Iterable[bytes | None], now_s: float) -> None:
+        """Take down what a reader of the target has met, in the order of its partition."""
+        for value in values:
+            canary = Canary.decode(value)
+            if canary is not None and (canary.drill, canary.kind) == (self._run, COMMITTED):
+                self._met(canary, now_s)
+
+    def forget(self) -> None:
+        """Judge nothing of what is on its way: what was read up to now is not known any more."""
+        self._waiting.clear()
+        self._overtaken.clear()
+        self._highest = [-1] * PARTITIONS
+
+    def _met(self, canary: Canary, now_s: float) -> None:
+        number, highest = canary.number, self._highest[canary.partition]
+        if number in self._arrived:
+            self._duplicates += 1
+            return
+        self._remember(number)
+        self._received += 1
+        if number < highest:
+            self._disorder += 1
+        self._highest[canary.partition] = max(number, highest)
+        begun_s = self._waiting.pop(number, None)
+        self._overtaken.discard(number)
+        if begun_s is not None:
+            self._time(max(0.0, now_s - begun_s))
+        # They were sent in this order, so what is earlier comes first.
+        sooner = takewhile(lambda each: each < number, self._waiting)
+        earlier = {each for each in sooner if each % PARTITIONS == canary.partition}
+        if highest < 0:
+            # The flow may have begun to copy behind them.
+            for each in earlier:
+                del self._waiting[each]
+        else:
+            self._overtaken |= earlier
+
+    def _remember(self, number: int) -> None:
+        self._arrived[number] = None
+        if len(self._arrived) > _REMEMBERED:
+            del self._arrived[next(iter(self._arrived))]
+
+    def _time(self, took_s: float) -> None:
+        self._total_s += took_s
+        place = next((n for n, bound in enumerate(BOUNDS_S) if took_s <= bound), len(BOUNDS_S))
+        self._counts[place] += 1
+
+    def add_to(self, figures: Figures, flow: str, now_s: float) -> None:
+        """Add what is known to a flow's samples."""
+        late = [at_s for number, at_s in self._waiting.items() if number not in self._overtaken]
+        figures.put(m.CANARY_PRODUCED, self._produced, flow)
+        figures.put(m.CANARY_RECEIVED, self._received, flow)
+        figures.put(m.CANARY_LOST, len(self._overtaken), flow)
+        figures.put(m.CANARY_DUPLICATES, self._duplicates, flow)
+        figures.put(m.CANARY_DISORDER, self._disorder, flow)
+        figures.put(m.CANARY_FAILURES, self.failures, flow)
+        figures.put(m.CANARY_WAITING, max(0.0, now_s - min(late)) if late else 0.0, flow)
+        figures.put(m.CANARY_ROUND_TRIP, self._distribution(), flow)
+
+    def _distribution(self) -> Distribution:
+        bounds, sums, total = (*BOUNDS_S, float("inf")), [], 0
+        for bound, count in zip(bounds, self._counts, strict=True):
+            total += count
+            sums.append((bound, total))
+        return Distribution(sums, self._total_s)
+
+
+def next_number(values: Iterable[bytes | None]) -> int:
+    """Return the number to go on with, behind the last records of each partition; it is the first one's."""
+    known = [canary.number for value in values if (canary := Canary.decode(value)) is not None]
+    highest = max(known, default=-1)
+    return (highest // PARTITIONS + 1) * PARTITIONS

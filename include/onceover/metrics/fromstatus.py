@@ -1,0 +1,156 @@
+"""What `status` says of a flow, as samples: the same answer that people read. Pure.
+
+Invariant: the number of series is bounded, whatever a flow has. With more partitions than the bound only
+those have series of their own that are stopped or not copied at all, up to the bound; with more topics than
+it, no topic has. What is left out is counted, and is in the flow's own samples all the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from onceover.metrics import catalogue as m
+from onceover.metrics.figures import Figures
+from onceover.operate.statusshape import BAD_CONFIG
+from onceover.state.records.runstate import RunState
+
+Entry = Mapping[str, Any]
+
+# Series of one flow's partitions: five for each. Two such flows are what a small Prometheus takes unnoticed.
+MAX_PARTITIONS: Final = 2_000
+FLOW_STATES: Final = (
+    "not_started", "waiting", "copying", "caught_up", "stopped", "fenced", "promoted", "unknown",
+)  # fmt: skip
+PARTITION_STATES: Final = ("caught_up", "copying", "idle", "stopped", "not_enrolled")
+VERDICTS: Final = ("PASS", "FAIL", "UNVERIFIABLE")
+DRILL_RESULTS: Final = ("PASS", "FAIL", "interrupted")
+# What needs somebody comes first where there is no room for all.
+_TROUBLED: Final = frozenset({"stopped", "not_enrolled"})
+_MS: Final = 1000
+
+
+def flow_figures(entry: Entry, most: int = MAX_PARTITIONS) -> Figures:
+    """Return the samples of one flow.
+
+    Args:
+        entry: as `status` has it.
+        most: partitions, and topics, with series of their own.
+    """
+    figures, flow = Figures(), entry["flow"]
+    _add_flow(figures, entry, flow)
+    _add_sides(figures, entry, flow)
+    _add_audit(figures, entry, flow)
+    partitions = [p for p in entry["partitions"] if p["partition"] is not None]
+    _add_totals(figures, flow, entry["partitions"])
+    _add_topics(figures, flow, entry["partitions"], most)
+    shown = chosen(partitions, most)
+    for partition in shown:
+        _add_partition(figures, flow, partition)
+    figures.put(m.SERIES_LEFT_OUT, len(partitions) - len(shown), flow)
+    return figures
+
+
+def chosen(partitions: Sequence[Entry], most: int) -> Sequence[Entry]:
+    """Return the partitions that have series of their own."""
+    if len(partitions) <= most:
+        return partitions
+    return [p for p in partitions if p["state"] in _TROUBLED][:most]
+
+
+def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
+    broken = entry["error"] is not None and entry["error"]["exit"] == BAD_CONFIG
+    figures.put(m.FILE_VALID, float(not broken), flow)
+    figures.put(m.FLOW_EXIT, entry["exit"], flow)
+    figures.put_state(m.FLOW_STATE, entry["state"], FLOW_STATES, flow)
+    figures.put_state(m.RUN_STATE, entry["run"]["state"], map(str, RunState), flow)
+    for (code, exit_code), count in Counter((n["code"], n["exit"]) for n in entry["needs"]).items():
+        figures.put(m.NEEDS, count, flow, code, exit_code)
+    figures.put(m.STARTS, entry["generation"], flow)
+    figures.put(m.TAKEOVERS, entry["fenced_starts"], flow)
+    for lane, count in entry["aborted"].items():
+        figures.put(m.LANE_ABORTED, count, flow, lane)
+    figures.put(m.LANES, entry["lanes"], flow)
+    figures.put(m.RUN_STARTED, _seconds(entry["run"]["started_ms"]), flow)
+    figures.put(m.LAST_COMMIT, _seconds(entry["last_commit_ms"]), flow)
+    figures.put(m.LAG, entry["lag_offsets"], flow)
+    figures.put(m.OLDEST, entry["oldest_missing_s"], flow)
+    if entry["dead_letters"] is not None:
+        figures.put(m.DEAD_LETTERS, entry["dead_letters"]["at_most"], flow)
+
+
+def _add_sides(figures: Figures, entry: Entry, flow: str) -> None:
+    if entry["error"] is not None:  # nobody was asked
+        return
+    for side in ("source", "target"):
+        figures.put(m.CLUSTER_UP, float(entry[side]["error"] is None), flow, side)
+
+
+def _add_audit(figures: Figures, entry: Entry, flow: str) -> None:
+    if (verified := entry["verified"]) is not None:
+        figures.put(m.VERIFIED, _seconds(verified["at_ms"]), flow)
+        figures.put(m.VERIFIED_PARTITIONS, verified["partitions"], flow)
+    if (audit := entry["audit"]) is not None:
+        figures.put_state(m.AUDIT, audit["verdict"], VERDICTS, flow)
+        figures.put(m.AUDITED, _seconds(audit["at_ms"]), flow)
+
+
+def _add_totals(figures: Figures, flow: str, partitions: Sequence[Entry]) -> None:
+    states: Counter[str] = Counter(dict.fromkeys(PARTITION_STATES, 0))
+    for partition in partitions:
+        # One entry stands for all partitions of a topic that is not copied at all.
+        states[partition["state"]] += partition.get("partitions", 1)
+    if partitions:
+        for state, count in states.items():
+            figures.put(m.PARTITIONS, count, flow, state)
+        figures.put(m.OPEN_OFFSETS, sum(p["open_offsets"] for p in partitions), flow)
+        figures.put(m.OPEN_PARTITIONS, sum(1 for p in partitions if p["open_offsets"]), flow)
+        figures.put(m.UNKNOWN_LAG, sum(1 for p in partitions if p["lag_offsets"] is None), flow)
+
+
+def _add_topics(figures: Figures, flow: str, partitions: Iterable[Entry], most: int) -> None:
+    topics: dict[str, list[Entry]] = {}
+    for partition in partitions:
+        topics.setdefault(partition["topic"], []).append(partition)
+    for topic, some in topics.items() if len(topics) <= most else ():
+        lags = [p["lag_offsets"] for p in some]
+        known = all(lag is not None for lag in lags)
+        figures.put(m.TOPIC_LAG, sum(lags) if known else None, flow, topic)
+        ages = [p["oldest_missing_s"] for p in some if p["oldest_missing_s"] is not None]
+        figures.put(m.TOPIC_OLDEST, max(ages, default=None), flow, topic)
+
+
+def _add_partition(figures: Figures, flow: str, partition: Entry) -> None:
+    lane = "" if partition["lane"] is None else partition["lane"]
+    labels = (flow, partition["topic"], partition["partition"], lane)
+    figures.put(m.PARTITION_STATE, 1, *labels, partition["state"])
+    figures.put(m.PARTITION_LAG, partition["lag_offsets"], *labels)
+    figures.put(m.PARTITION_OLDEST, partition["oldest_missing_s"], *labels)
+    figures.put(m.PARTITION_POSITION, partition["position"], *labels)
+    figures.put(m.PARTITION_OPEN, partition["open_offsets"], *labels)
+
+
+def add_driver(figures: Figures, entry: Entry, now_ms: int) -> None:
+    """Add the driver's newest sign of life, seen ``now_ms``."""
+    if (driver := entry["driver"]) is not None:
+        figures.put(m.DRIVER_SEEN, _seconds(now_ms - driver["silent_ms"]), entry["flow"])
+
+
+def add_drills(figures: Figures, flow: str, told: Mapping[str, Any]) -> None:
+    """Add how the last drill of each mode ended, as the journal tells of them, the newest first."""
+    for drill in told["drills"]:
+        mode = drill["mode"]
+        if drill["ended_ms"] is None:
+            if drill["drill"] == told["running"]:
+                figures.put(m.DRILL_RUNNING, _seconds(drill["began_ms"]), flow)
+            continue
+        if (flow, str(mode)) in figures.samples(m.DRILL_ENDED):
+            continue
+        figures.put_state(m.DRILL_RESULT, str(drill["result"]), DRILL_RESULTS, flow, mode)
+        figures.put(m.DRILL_ENDED, _seconds(drill["ended_ms"]), flow, mode)
+        figures.put(m.DRILL_RTO, drill["rto_s"], flow, mode)
+
+
+def _seconds(at_ms: float | None) -> float | None:
+    return None if at_ms is None else at_ms / _MS

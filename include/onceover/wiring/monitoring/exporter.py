@@ -1,0 +1,293 @@
+"""What `onceover metrics` answers: every flow is looked at again and again, each in a thread of its own.
+
+Invariants: a scrape waits for no cluster and no file, only for what was seen last; whatever is wrong with one
+flow, however long its clusters are silent, costs no other one its samples. What was seen too long ago is left
+out, and `onceover_look_fresh` says so: an old figure is never taken for one of now.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.backoff import Patience
+from onceover.clock import now_ms
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow
+from onceover.errors import OnceoverError
+from onceover.kafka.ports import Cluster
+from onceover.metrics import catalogue as m
+from onceover.metrics.counting import ReceiptCounts
+from onceover.metrics.figures import Figures, Texts, exposition
+from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
+from onceover.model import TopicPartition
+from onceover.planning.background import side_by_side
+from onceover.planning.operation import wait
+from onceover.positions.tail import MapTail
+from onceover.wiring.drills import drill_history
+from onceover.wiring.monitoring.canary import CanaryThread
+from onceover.wiring.status import of_file, read_status
+
+log = logging.getLogger(__name__)
+
+# Four looks that failed; a cluster that is away costs one of them several seconds.
+_STALE_LOOKS: Final = 4
+_STALE_S: Final = 60.0
+# Drills and groups change by the hour, and to read them takes as long as all the rest.
+_SELDOM_S: Final = 60.0
+# A second of work: more than a busy flow commits between two looks.
+_MOST_RECEIPTS: Final = 50_000
+_AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """How flows are looked at.
+
+    Args:
+        interval_s: from the end of a look to the next.
+        patience_s: how long a cluster may leave us without an answer.
+        most: partitions of a flow, and topics, with series of their own.
+    """
+
+    interval_s: float
+    patience_s: float
+    most: int
+
+    @property
+    def stale_s(self) -> float:
+        """How old a look may be to count."""
+        return max(_STALE_S, _STALE_LOOKS * self.interval_s)
+
+
+class FlowMonitor:
+    """Looks at one flow file; what is counted is counted from the first look on. Used by one thread.
+
+    Args:
+        path: the flow file.
+        settings: how.
+        clock: seconds, of no particular beginning.
+    """
+
+    def __init__(
+        self, path: Path, settings: MonitorSettings, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path, self._settings, self._clock = path, settings, clock
+        self._counts = ReceiptCounts()
+        self._tail: MapTail | None = None
+        self._seldom = Figures()
+        self._seldom_s: float | None = None
+        self._canary: CanaryThread | None = None
+
+    def close(self) -> None:
+        """End what goes on between two looks."""
+        if self._canary is not None:
+            self._canary.stop()
+            self._canary = None
+
+    def keep_canary(self) -> None:
+        """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
+        try:
+            flow = load_flow(self._path)
+        except OnceoverError:
+            return
+        if self._canary is not None and (flow.canary.interval_ms is None or not self._canary.is_of(flow)):
+            self.close()
+        if self._canary is None and flow.canary.interval_ms is not None:
+            self._canary = CanaryThread(flow, self._clock)
+            self._canary.start()
+
+    def look(self) -> tuple[str, Figures]:
+        """Return the flow's name and its samples; whatever is wrong is in them."""
+        entry = of_file(self._path, self._read)
+        figures, flow = flow_figures(entry, self._settings.most), entry["flow"]
+        add_driver(figures, entry, now_ms())
+        self._counts.add_to(figures, flow, self._settings.most)
+        if self._canary is not None:
+            self._canary.add_to(figures)
+        if entry["target"]["error"] is None and entry["error"] is None:
+            figures.add(self._seldom)
+        return flow, figures
+
+    def _read(self) -> dict[str, Any]:
+        flow = load_flow(self._path)
+        due = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
+        entry = read_status(
+            flow, patience_s=self._settings.patience_s, beside=partial(self._beside, flow), groups=due
+        )
+        if due:
+            self._keep_seldom(flow, entry)
+        return entry
+
+    def _beside(self, flow: Flow, entry: Mapping[str, Any], source: Cluster, target: Cluster) -> None:
+        if entry["target"]["error"] is not None:
+            return
+        if self._tail is None:
+            self._tail = MapTail(flow.flow, _MOST_RECEIPTS)
+        known = (p for p in entry["partitions"] if p["position"] is not None)
+        self._counts.stand_at({TopicPartition(p["topic"], p["partition"]): p["position"] for p in known})
+        try:
+            read = self._tail.read(target)
+        except OnceoverError as error:
+            # What is not counted now is counted at the next look.
+            log.debug("the receipts of %s cannot be read: %s", flow.flow, error)
+            return
+        self._counts.count(read.records)
+        self._counts.passed_over += read.passed_over
+        self._counts.looked()
+
+    def _keep_seldom(self, flow: Flow, entry: Mapping[str, Any]) -> None:
+        """Keep what changes seldom; what cannot be read has no samples."""
+        started = entry["target"]["error"] is None and entry["generation"] is not None
+        self._seldom_s, self._seldom = self._clock(), Figures()
+        rpo_ms = flow.objectives.rpo.age_ms
+        self._seldom.put(m.OBJECTIVE_RTO, flow.objectives.rto_ms / 1000, flow.flow)
+        self._seldom.put(m.OBJECTIVE_RPO, None if rpo_ms is None else rpo_ms / 1000, flow.flow)
+        if not started:
+            return
+        groups = entry["groups"] or {}
+        for standing, count in (groups.get("counts") or {}).items():
+            self._seldom.put(m.GROUPS, count, flow.flow, standing)
+        try:
+            told = drill_history(flow, wait, Patience(self._settings.patience_s)).document()
+            add_drills(self._seldom, flow.flow, told)
+        except OnceoverError as error:
+            log.debug("the drills of %s cannot be read: %s", flow.flow, error)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    flow: str
+    texts: Texts
+    at_s: float
+    took_s: float
+
+
+class _Watch:
+    """One flow file's thread."""
+
+    def __init__(self, path: Path, settings: MonitorSettings, clock: Callable[[], float]) -> None:
+        self.path, self.begun_s = path, clock()
+        self.seen: _Seen | None = None
+        self._settings, self._clock = settings, clock
+        self._monitor = FlowMonitor(path, settings, clock)
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        # Daemon: a resolver that hangs must not keep the command from ending.
+        threading.Thread(target=self._run, name=f"onceover-metrics-{self.path.stem}", daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            begun_s = self._clock()
+            try:
+                self._monitor.keep_canary()
+                flow, figures = self._monitor.look()
+                now_s = self._clock()
+                self.seen = _Seen(flow, figures.texts(), now_s, now_s - begun_s)
+            except Exception as error:  # noqa: BLE001 - its samples become old, which says so; the next may work
+                log.warning("%s cannot be looked at: %s", self.path, error)
+            self._over.wait(self._settings.interval_s)
+        self._monitor.close()
+
+
+class Exporter:
+    """Looks at flows, and answers scrapes. ``scrape`` may be called by any thread, the rest by one.
+
+    Args:
+        paths: returns the flow files; asked again and again, as files come and go.
+        settings: how they are looked at.
+        clock: seconds, of no particular beginning.
+    """
+
+    def __init__(
+        self,
+        paths: Callable[[], Sequence[Path]],
+        settings: MonitorSettings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._paths, self._settings, self._clock = paths, settings, clock
+        self._watches: Mapping[Path, _Watch] = {}
+
+    def refresh(self) -> None:
+        """Begin to look at files that have come; forget those that are gone.
+
+        Raises:
+            UsageError: the directory cannot be read; what was there is looked at as before.
+        """
+        paths = list(self._paths())
+        kept = {path: self._watches.get(path) for path in paths}
+        for path, watch in self._watches.items():
+            if path not in kept:
+                watch.stop()
+        watches = {}
+        for path, known in kept.items():
+            watches[path] = known or _Watch(path, self._settings, self._clock)
+            if known is None:
+                watches[path].start()
+        self._watches = watches
+
+    def close(self) -> None:
+        """Look at nothing any more."""
+        for watch in self._watches.values():
+            watch.stop()
+
+    def scrape(self) -> bytes:
+        """Return everything that was seen, at once."""
+        now_s = self._clock()
+        looks = [(watch.path, watch.seen, watch.begun_s) for watch in self._watches.values()]
+        return _text(
+            [(path, seen, now_s - (begun_s if seen is None else seen.at_s)) for path, seen, begun_s in looks],
+            self._settings.stale_s,
+        )
+
+
+def look_once(paths: Sequence[Path], settings: MonitorSettings) -> bytes:
+    """Return what a first scrape would: one look at each flow, all of them at the same time."""
+
+    def look(path: Path) -> tuple[Path, _Seen | None, float]:
+        begun_s = time.monotonic()
+        flow, figures = FlowMonitor(path, settings).look()
+        now_s = time.monotonic()
+        return path, _Seen(flow, figures.texts(), now_s, now_s - begun_s), 0.0
+
+    return _text(side_by_side([partial(look, path) for path in paths], _AT_ONCE), settings.stale_s)
+
+
+def _text(looks: Sequence[tuple[Path, _Seen | None, float]], stale_s: float) -> bytes:
+    """Return the text of a scrape: each file, what was seen of it last, and how old that is in seconds."""
+    own, parts, flows = _own_figures(len(looks)), [], set()
+    for path, seen, age_s in looks:
+        flow = path.stem if seen is None else seen.flow
+        if flow in flows:
+            # Two files with one name: the second has a sample of its own file's name, which says so.
+            own.put(m.FILE_VALID, 0, path.stem)
+            continue
+        flows.add(flow)
+        own.put(m.LOOK_AGE, max(0.0, age_s), flow)
+        own.put(m.LOOK_FRESH, float(seen is not None and age_s <= stale_s), flow)
+        if seen is not None:
+            own.put(m.LOOK_DURATION, seen.took_s, flow)
+            if age_s <= stale_s:
+                parts.append(seen.texts)
+    return exposition([own.texts(), *parts])
+
+
+def _own_figures(files: int) -> Figures:
+    figures = Figures()
+    try:
+        figures.put(m.EXPORTER_INFO, 1, version("onceover"))
+    except PackageNotFoundError:
+        figures.put(m.EXPORTER_INFO, 1, "unknown")
+    figures.put(m.FLOW_FILES, files)
+    return figures

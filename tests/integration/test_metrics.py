@@ -1,0 +1,165 @@
+"""`onceover metrics` beside a flow that copies between real clusters: it tells what really happened."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from onceover.cli.main import main
+from onceover.copy.account import Account
+from onceover.errors import MustReset
+from onceover.metrics.figures import exposition
+from onceover.metrics.serve import serving
+from onceover.wire.offsetmap import MapRecord
+from onceover.wiring.monitoring.exporter import FlowMonitor, MonitorSettings
+from tests.support.replica import Replica
+from tests.support.wait import wait_until
+
+SETTINGS = MonitorSettings(interval_s=0.1, patience_s=10.0, most=100)
+
+
+def look(monitor: FlowMonitor) -> dict[str, float]:
+    """Return the samples of one look whose labels beside flow and topic are as they stand behind the name."""
+    _, figures = monitor.look()
+    found = {}
+    for family in text_string_to_metric_families(exposition([figures.texts()]).decode()):
+        for sample in family.samples:
+            labels = [value for name, value in sample.labels.items() if name not in ("flow", "topic")]
+            found[" ".join([sample.name.removeprefix("onceover_"), *labels])] = sample.value
+    return found
+
+
+def test_counters_go_on_over_the_runs_of_a_flow(replica: Replica) -> None:
+    """What each run commits is counted once; starts are counted by the flow itself."""
+    topic = replica.topic("counted", 1)
+    monitor = FlowMonitor(replica.flow.path, SETTINGS)
+    before = look(monitor)
+    assert before["flow_run_state not_started"] == 1
+    for run in (1, 2):
+        replica.source.plain(topic, 0, replica.source.records(10))
+        replica.copy()
+        now = look(monitor)
+        assert now["topic_records_written_total"] == 10 * run
+        assert now["flow_starts_total"] == run
+        assert now["flow_lag_offsets"] == 0
+        assert now["flow_fenced_starts_total"] == 0
+        assert now["flow_cluster_up source"] == now["flow_cluster_up target"] == 1
+        (position,) = [v for name, v in now.items() if name.startswith("partition_position_offset ")]
+        assert position == 10 * run
+    lanes = [name for name in now if name.startswith("lane_records_written_total")]
+    assert sum(now[name] for name in lanes) == 20
+    assert 2 <= sum(v for name, v in now.items() if name.startswith("lane_transactions_committed")) <= 20
+    assert sum(v for name, v in now.items() if name.startswith("lane_offsets_fetched")) >= 20
+    assert now["topic_written_bytes_total"] > 0
+    # A new exporter begins at 0, as Prometheus expects of one that was restarted.
+    assert "topic_records_written_total" not in look(FlowMonitor(replica.flow.path, SETTINGS))
+
+
+def test_a_start_that_fences_a_run_and_a_transaction_that_fails_are_counted(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the flow's state: whoever looks later sees them, too."""
+    topic = replica.topic("fenced", 1)
+    replica.source.plain(topic, 0, replica.source.records(5))
+    written, write_map = [], Account.write_map
+
+    def fails_once(self: Account, *arguments: Any) -> list[MapRecord]:
+        written.append(self)
+        if len(written) == 1:
+            raise MustReset("as if a broker had gone away")
+        return write_map(self, *arguments)
+
+    with replica.flow.running():
+        pass  # it never says that it has ended
+    monkeypatch.setattr(Account, "write_map", fails_once)
+    replica.copy()
+    now = look(FlowMonitor(replica.flow.path, SETTINGS))
+    assert now["flow_fenced_starts_total"] == 1
+    assert sum(v for name, v in now.items() if name.startswith("lane_transactions_aborted_total")) == 1
+    assert now["flow_lag_offsets"] == 0
+
+
+def asked(port: int, path: str = "/metrics", method: str = "GET") -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request(method, path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_the_endpoint_answers_scrapes_and_nothing_else() -> None:
+    """Who connects and is silent keeps nobody waiting."""
+    with serving("127.0.0.1", 0, lambda: b"x 1\n") as port, socket.socket() as silent:
+        silent.connect(("127.0.0.1", port))
+        assert asked(port) == (200, b"x 1\n")
+        assert asked(port, "/metrics?x=1") == (200, b"x 1\n")
+        assert asked(port, method="HEAD") == (200, b"")
+        assert asked(port, "/../etc/passwd")[0] == 404
+        assert asked(port, method="POST")[0] == 501
+    with pytest.raises(ConnectionRefusedError):
+        asked(port)
+
+
+@pytest.fixture
+def no_flows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the flows directory empty."""
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_flows")
+def test_it_serves_until_it_is_asked_to_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """And leaves no thread that serves, and no port that is taken."""
+
+    def end() -> None:
+        time_limit = time.monotonic() + 20
+        while "onceover-metrics" not in {t.name for t in threading.enumerate()}:
+            assert time.monotonic() < time_limit
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert main(["metrics", "--port", "0"]) == 0
+    ending.join()
+    assert "/metrics" in capsys.readouterr().out
+    wait_until(lambda: "onceover-metrics" not in {t.name for t in threading.enumerate()}, 20, "nobody serves")
+
+
+def test_numbered_records_make_their_way_and_a_restart_loses_none(replica: Replica) -> None:
+    """Written on the source, copied by the flow, met on the target; the next run goes on behind them."""
+    replica.configure(canary={"interval": "1s", "topic": f"{replica.name}.canary"})
+    replica.topic("other")
+    now = dict[str, float]()
+    with replica.running():
+        for _ in range(2):
+            monitor = FlowMonitor(replica.flow.path, SETTINGS)
+            monitor.keep_canary()
+            try:
+                wait_until(partial(_arrived, monitor, now), 60, "numbered records on the target")
+            finally:
+                monitor.close()
+            assert now["canary_lost"] == now["canary_duplicates_total"] == now["canary_failures_total"] == 0
+            assert now["canary_out_of_order_total"] == 0
+            assert now["canary_round_trip_seconds_sum"] > 0
+    numbers = [
+        int(record.key or b"")
+        for partition in (0, 1)
+        for record in replica.target_records(f"{replica.name}.canary", partition).values()
+    ]
+    assert sorted(numbers) == list(range(len(numbers)))
+
+
+def _arrived(monitor: FlowMonitor, now: dict[str, float]) -> bool:
+    now.clear()
+    now.update(look(monitor))
+    return now["canary_received_total"] >= 2

@@ -1,0 +1,123 @@
+"""Numbered records: what is lost, late, twice or out of order, and what only looks like it."""
+
+from __future__ import annotations
+
+from onceover.drills.canary import ABORTED, Canary
+from onceover.metrics import catalogue as m
+from onceover.metrics.canary import MOST_WAITING, CanaryTrack, next_number
+from onceover.metrics.figures import Distribution, Figures
+
+RUN = "run1"
+
+
+def value(number: int, run: str = RUN, **others: str) -> bytes:
+    return Canary(run, number, **others).encode()[1]
+
+
+def told(track: CanaryTrack, now_s: float = 100.0) -> dict[str, float]:
+    """Return the samples, without what is 0."""
+    figures = Figures()
+    track.add_to(figures, "orders", now_s)
+    names = {
+        "produced": m.CANARY_PRODUCED, "received": m.CANARY_RECEIVED, "lost": m.CANARY_LOST,
+        "twice": m.CANARY_DUPLICATES, "disorder": m.CANARY_DISORDER, "age": m.CANARY_WAITING,
+    }  # fmt: skip
+    found = {name: figures.samples(spec)[("orders",)] for name, spec in names.items()}
+    return {
+        name: float(number) for name, number in found.items() if number and isinstance(number, int | float)
+    }
+
+
+def sent(rows: int, first: int = 0) -> CanaryTrack:
+    """Return a track with so many numbers in each of the two partitions on their way, a second apart."""
+    track = CanaryTrack(RUN, first)
+    for row in range(rows):
+        for canary in track.numbered():
+            track.sent(canary, float(row))
+    return track
+
+
+def test_what_arrives_in_order_is_timed() -> None:
+    track = sent(2)
+    track.met([value(0), value(2)], 1.2)
+    track.met([value(1), value(3)], 1.5)
+    assert told(track) == {"produced": 4, "received": 4}
+    figures = Figures()
+    track.add_to(figures, "orders", 9.0)
+    found = figures.samples(m.CANARY_ROUND_TRIP)[("orders",)]
+    assert isinstance(found, Distribution)
+    counts = dict(found.counts)
+    assert (counts[0.1], counts[0.25], counts[0.5], counts[2.5], counts[float("inf")]) == (0, 1, 2, 4, 4)
+    assert round(found.total, 6) == 1.2 + 0.2 + 1.5 + 0.5
+
+
+def test_a_number_is_lost_when_a_later_one_of_its_partition_has_arrived() -> None:
+    """And not while it may still come; if it comes after all, it was out of order."""
+    track = sent(3)
+    track.met([value(0), value(1), value(5)], 3.0)
+    assert told(track, 3.0) == {"produced": 6, "received": 3, "lost": 1, "age": 2.0}
+    track.met([value(3)], 3.0)
+    assert told(track, 3.0) == {"produced": 6, "received": 4, "disorder": 1, "age": 2.0}
+
+
+def test_a_number_that_comes_again_is_told() -> None:
+    track = sent(1)
+    track.met([value(0), value(0)], 1.0)
+    assert told(track, 0.0)["twice"] == 1
+
+
+def test_what_was_before_the_first_arrival_is_not_judged() -> None:
+    """The flow may have taken the topic in behind it."""
+    track = sent(3)
+    track.met([value(4), value(5)], 9.0)
+    assert told(track) == {"produced": 6, "received": 2}
+
+
+def test_numbers_of_others_and_of_nobody_are_nothing() -> None:
+    """Another exporter's, an older run's, an aborted one, and whatever else somebody wrote."""
+    track = sent(2)
+    track.met([value(0, "run0"), value(2, kind=ABORTED), b"x", None, b'{"drill":1}'], 9.0)
+    assert told(track, 1.0) == {"produced": 4, "age": 1.0}
+
+
+def test_what_the_source_may_not_have_taken_is_never_lost() -> None:
+    """Its number is not given again; if it was taken all the same, that is fine."""
+    track = CanaryTrack(RUN, 0)
+    first, failed, third = (track.numbered()[0] for _ in range(3))
+    track.sent(first, 0.0)
+    track.sent(third, 2.0)
+    track.met([value(first.number), value(third.number)], 3.0)
+    assert told(track) == {"produced": 2, "received": 2}
+    track.met([value(failed.number)], 4.0)
+    assert told(track)["received"] == 3
+
+
+def test_an_arrival_before_the_answer_is_no_late_one() -> None:
+    """The reader may be faster than the acknowledgement."""
+    track = CanaryTrack(RUN, 0)
+    canary, _ = track.numbered()
+    track.met([value(canary.number)], 1.0)
+    track.sent(canary, 0.5)
+    assert told(track) == {"produced": 1, "received": 1}
+
+
+def test_after_a_gap_in_reading_nothing_of_before_is_judged() -> None:
+    track = sent(3)
+    track.met([value(0)], 3.0)
+    track.forget()
+    track.met([value(4)], 3.0)
+    assert told(track) == {"produced": 6, "received": 2}
+
+
+def test_no_more_are_written_than_are_remembered() -> None:
+    assert sent(MOST_WAITING // 2).is_full
+    assert not sent(MOST_WAITING // 2 - 1).is_full
+
+
+def test_a_new_run_goes_on_behind_the_last_one() -> None:
+    """Whatever its last records in either partition were; from the first partition on."""
+    assert next_number([]) == 0
+    assert next_number([None, b"x"]) == 0
+    assert next_number([value(6), value(5)]) == 8
+    assert next_number([value(7), value(6)]) == 8
+    assert [canary.number for canary in CanaryTrack("run2", 8).numbered()] == [8, 9]
