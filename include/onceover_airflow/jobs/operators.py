@@ -16,7 +16,6 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperatorLink
 
 from onceover.errors import OnceoverError, Retriable
-from onceover.spark.launch.again import Restarts
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.jobs.masters import check_master
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flow.flowfile import Flow
+    from onceover.spark.launch.again import Restarts
     from onceover.spark.launch.submit import SparkJob
     from onceover_airflow.jobs.hooks import SparkJobHook
 
@@ -64,6 +64,8 @@ class FlowJobOperator(SparkSubmitOperator):
 
     def restarts(self) -> Restarts:
         """Return how often the job is started again at once where its processes were killed."""
+        from onceover.spark.launch.again import Restarts
+
         return Restarts("", most=0)
 
     def result(self, report: Mapping[str, Any]) -> Any:
@@ -209,6 +211,8 @@ class ReplicateOperator(FlowJobOperator):
 
     def restarts(self) -> Restarts:
         """Return what a copy gets: Airflow needs ten seconds to try a task again, and this comes first."""
+        from onceover.spark.launch.again import Restarts
+
         return Restarts(self.until)
 
     def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:

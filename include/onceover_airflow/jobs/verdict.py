@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from onceover.exitstatus import killed_by
 from onceover.shown import screen
-from onceover.spark.codes import DIED
 
 EXIT_DONE: Final = 0
 EXIT_TEMPORARY: Final = 5
@@ -92,6 +91,9 @@ def killed(returncode: int) -> bool:
 
 def _died(report: Mapping[str, Any]) -> bool:
     """Tell whether the driver reports the death of its JVM or of Spark's workers, which it has outlived."""
+    # Nothing of Spark's is for the process that parses DAG files.
+    from onceover.spark.codes import DIED
+
     error = report.get("error")
     return isinstance(error, Mapping) and error.get("code") in DIED
 
