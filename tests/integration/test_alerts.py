@@ -99,6 +99,7 @@ def stale() -> Figures:
 
 
 STOPPED = [partition_entry(0), partition_entry(1, "stopped", 4)]
+STUCK = [partition_entry(0), partition_entry(1, "stuck", 4)]
 OUTSIDE = [partition_entry(0), partition_entry(None, "not_enrolled", 4, partitions=3)]
 OPEN = [partition_entry(0, open_offsets=9)]
 BEHIND = {"lag_offsets": 5, "oldest_missing_s": 400.0}
@@ -112,6 +113,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "DriverGone": lambda: AlertCase(told(), told(**run("gone"))),
     "RunFailed": lambda: AlertCase(told(), told(**run("failed"))),
     "PartitionStopped": lambda: AlertCase(told(), told(partitions=STOPPED)),
+    "NotMoving": lambda: AlertCase(told(), told(partitions=STUCK)),
     "TopicNotCopied": lambda: AlertCase(told(), told(partitions=OUTSIDE)),
     "SourceUnreachable": lambda: AlertCase(told(), told(**lost("source"))),
     "TargetUnreachable": lambda: AlertCase(told(), told(**lost("target"))),

@@ -141,6 +141,19 @@ ALERTS: Final = (
         "reasons.",
     ),
     AlertRule(
+        "NotMoving",
+        f'{m.PARTITIONS.name}{{state="stuck"}} > 0',
+        "1m",
+        PAGE,
+        f"{{{{ $value }}}} partitions of flow {_FLOW} do not move, and nothing that is known explains it",
+        _STATUS,
+        "They have stood still for two minutes and more with records behind them (NOT_MOVING in the status, "
+        "with "
+        "their lane). Stop the flow and start it again: it goes on where it is. If they stand still again, "
+        "the log of "
+        "the run says what the lane does.",
+    ),
+    AlertRule(
         "TopicNotCopied",
         f'{m.PARTITIONS.name}{{state="not_enrolled"}} > 0 and {_WANTED}',
         "15m",
