@@ -153,9 +153,10 @@ def promtool() -> str:
     return found
 
 
-def series(case: AlertCase) -> list[dict[str, str]]:
-    """Return all series of a case; one that is not there any more is not there."""
-    found = [{"series": 'up{job="onceover"}', "values": f"1x{_BEFORE} {int(case.up)}x{_AFTER}"}]
+def series(case: AlertCase, instance: str) -> list[dict[str, str]]:
+    """Return all series of a case, by one exporter; one that is not there any more is not there."""
+    by = f'job="onceover",instance="{instance}"'
+    found = [{"series": f"up{{{by}}}", "values": f"1x{_BEFORE} {int(case.up)}x{_AFTER}"}]
     for spec in ALL:
         before, after = case.before.samples(spec), case.after.samples(spec)
         for labels in {**before, **after}:
@@ -163,7 +164,7 @@ def series(case: AlertCase) -> list[dict[str, str]]:
             values = (
                 f"{_value(before.get(labels), _BEFORE)} {_later(spec, before.get(labels), after.get(labels))}"
             )
-            found.append({"series": f"{spec.name}{{{named}}}", "values": values})
+            found.append({"series": f"{spec.name}{{{by},{named}}}", "values": values})
     return found
 
 
@@ -177,8 +178,8 @@ def _later(spec: MetricSpec, before: float | Distribution | None, value: float |
     return f"{value}+{step}x{_AFTER}" if grows else _value(value, _AFTER)
 
 
-def firing(alert: str | None, case: AlertCase, at: str) -> dict[str, Any]:
-    """Return a promtool test: what fires ``at`` that time; None for nothing at all."""
+def firing(alert: str | None, case: AlertCase, at: str, exporters: int = 1) -> dict[str, Any]:
+    """Return a promtool test: what fires ``at`` that time, for each exporter; None for nothing at all."""
     selector = (
         'ALERTS{alertstate="firing"}'
         if alert is None
@@ -187,9 +188,10 @@ def firing(alert: str | None, case: AlertCase, at: str) -> dict[str, Any]:
     count = {
         "expr": f"count({selector}) or vector(0)",
         "eval_time": at,
-        "exp_samples": [{"value": 0 if alert is None else 1}],
+        "exp_samples": [{"value": 0 if alert is None else exporters}],
     }
-    return {"interval": "1m", "input_series": series(case), "promql_expr_test": [count]}
+    told_by = [each for number in range(exporters) for each in series(case, f"host{number}:9464")]
+    return {"interval": "1m", "input_series": told_by, "promql_expr_test": [count]}
 
 
 def judge(tmp_path: Path, tests: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
@@ -205,13 +207,13 @@ def test_every_alert_has_a_case() -> None:
 
 
 def test_each_alert_fires_for_its_reason(tmp_path: Path) -> None:
-    """And is not there while all is well."""
+    """And is not there while all is well; with two exporters of the same flow it fires for either."""
     tests = []
     for alert in ALERTS:
         case = CASES[alert.name]()
         # An alert about what has just grown is over a quarter of an hour later.
         soon = "12m" if alert.after == "0m" else "75m"
-        tests += [firing(None, case, "9m"), firing(alert.alert, case, soon)]
+        tests += [firing(None, case, "9m", 2), firing(alert.alert, case, soon, 2)]
     said = judge(tmp_path, tests)
     assert said.returncode == 0, said.stdout + said.stderr
 

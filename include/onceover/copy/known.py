@@ -46,7 +46,7 @@ class GivenUp:
         self._untold += 1
 
     def untold(self) -> int | None:
-        """Return the count to be written with the next transaction, once a session; None if it is no other."""
+        """Return the count to be written with the next transaction; None where it is on record."""
         if self._written is not None or not self._untold:
             return None
         self._written = (self._on_record + self._untold, self._untold)

@@ -72,7 +72,9 @@ def _state(spec: MetricSpec, value: str) -> str:
 
 _FLOW: Final = "{{ $labels.flow }}"
 _STATUS: Final = f"onceover status {_FLOW}"
-_WANTED: Final = f'on (flow) {m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
+# Of the same flow by the same exporter: there may be several of one flow, and none fires where two match.
+_SAME: Final = "on (job, instance, flow)"
+_WANTED: Final = f'{_SAME} {m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
 
 ALERTS: Final = (
     AlertRule(
@@ -187,7 +189,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "LagTooOld",
-        f"{m.OLDEST.name} > on (flow) ({m.OBJECTIVE_RPO.name} or {m.FLOW_EXIT.name} * 0 + 300) and {_WANTED}",
+        f"{m.OLDEST.name} > {_SAME} ({m.OBJECTIVE_RPO.name} or {m.FLOW_EXIT.name} * 0 + 300) and {_WANTED}",
         "5m",
         PAGE,
         f"the target of flow {_FLOW} lacks records that are {{{{ $value | humanizeDuration }}}} old",
@@ -201,8 +203,7 @@ ALERTS: Final = (
     AlertRule(
         "NotCommitting",
         f"time() - {m.LAST_COMMIT.name} > 300 and {m.LAG.name} > 0 "
-        f'and on (flow) {m.RUN_STATE.name}{{state="running"}} == 1 and on (flow) {m.OPEN_PARTITIONS.name} '
-        "== 0",
+        f'and {_SAME} {m.RUN_STATE.name}{{state="running"}} == 1 and {_SAME} {m.OPEN_PARTITIONS.name} == 0',
         "5m",
         PAGE,
         f"flow {_FLOW} runs, lacks records, and has committed nothing for five minutes",
@@ -215,7 +216,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "AbortsOften",
-        f"sum by (flow) (increase({m.LANE_ABORTED.name}[15m])) > 20",
+        f"sum without (lane) (increase({m.LANE_ABORTED.name}[15m])) > 20",
         "5m",
         TICKET,
         f"the lanes of flow {_FLOW} have given up {{{{ $value | humanize }}}} transactions in a quarter of "
