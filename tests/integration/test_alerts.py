@@ -98,6 +98,7 @@ def stale() -> Figures:
     return figures
 
 
+COPYING = [partition_entry(0, "copying", 5), partition_entry(1, open_offsets=9)]
 STOPPED = [partition_entry(0), partition_entry(1, "stopped", 4)]
 STUCK = [partition_entry(0), partition_entry(1, "stuck", 4)]
 OUTSIDE = [partition_entry(0), partition_entry(None, "not_enrolled", 4, partitions=3)]
@@ -118,9 +119,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "SourceUnreachable": lambda: AlertCase(told(), told(**lost("source"))),
     "TargetUnreachable": lambda: AlertCase(told(), told(**lost("target"))),
     "LagTooOld": lambda: AlertCase(told(), told(**BEHIND)),
-    "NotCommitting": lambda: AlertCase(
-        told(), told(last_commit_ms=600_000, lag_offsets=5, oldest_missing_s=10.0)
-    ),
+    "NotCommitting": lambda: AlertCase(told(), told(last_commit_ms=600_000, partitions=COPYING)),
     "AbortsOften": lambda: AlertCase(aborted(0), aborted(40)),
     "StartsFenced": lambda: AlertCase(told(fenced_starts=1), told(fenced_starts=4)),
     "OpenTransaction": lambda: AlertCase(told(), told(partitions=OPEN)),
@@ -222,6 +221,19 @@ def test_a_flow_that_has_ended_is_no_reason_to_wake_anybody(tmp_path: Path) -> N
     """Also with a lag, and with topics that its next run would take in."""
     ended = told(**run("ended"), **BEHIND, partitions=OUTSIDE)
     said = judge(tmp_path, [firing(None, AlertCase(ended, ended), "75m")])
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_what_is_not_copied_has_alerts_of_its_own(tmp_path: Path) -> None:
+    """A quiet flow with a stopped partition, and one that is not taken in, is asked for no commits."""
+    quiet = told(last_commit_ms=1, lag_offsets=8, partitions=[*STOPPED, *OUTSIDE[1:]])
+    names = ("PartitionStopped", "TopicNotCopied")
+    fires = {
+        "expr": 'sum by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": "75m",
+        "exp_samples": [{"labels": f'{{alertname="Onceover{name}"}}', "value": 1} for name in names],
+    }
+    said = judge(tmp_path, [{**firing(None, AlertCase(quiet, quiet), "75m"), "promql_expr_test": [fires]}])
     assert said.returncode == 0, said.stdout + said.stderr
 
 

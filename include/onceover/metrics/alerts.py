@@ -202,11 +202,11 @@ ALERTS: Final = (
     ),
     AlertRule(
         "NotCommitting",
-        f"time() - {m.LAST_COMMIT.name} > 300 and {m.LAG.name} > 0 "
-        f'and {_SAME} {m.RUN_STATE.name}{{state="running"}} == 1 and {_SAME} {m.OPEN_PARTITIONS.name} == 0',
+        f"time() - {m.LAST_COMMIT.name} > 300 and {m.COPIED_LAG.name} > 0 "
+        f'and {_SAME} {m.RUN_STATE.name}{{state="running"}} == 1',
         "5m",
         PAGE,
-        f"flow {_FLOW} runs, lacks records, and has committed nothing for five minutes",
+        f"flow {_FLOW} runs, has records to copy, and has committed nothing for five minutes",
         f"onceover stop {_FLOW}",
         "Its driver shows signs of life and its lanes do not get through: no Spark slot, or a transaction "
         "that fails "

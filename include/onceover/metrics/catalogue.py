@@ -121,6 +121,11 @@ LAG: Final = _gauge(
     FLOW,
     "Source offsets that the target lacks: records, and markers among them. None where a part is not known.",
 )
+COPIED_LAG: Final = _gauge(
+    "flow_copied_lag_offsets",
+    FLOW,
+    "As flow_lag_offsets, of what is copied and known: without what is stopped or not taken in.",
+)
 OLDEST: Final = _gauge(
     "flow_oldest_missing_age_seconds",
     FLOW,

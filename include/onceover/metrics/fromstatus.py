@@ -24,6 +24,8 @@ MAX_PARTITIONS: Final = 2_000
 VERDICTS: Final = ("PASS", "FAIL", "UNVERIFIABLE")
 DRILL_RESULTS: Final = ("PASS", "FAIL", "interrupted")
 _MS: Final = 1000
+# No commit makes their lag less.
+_NOT_COPIED: Final = (PartitionState.STOPPED, PartitionState.NOT_ENROLLED)
 
 
 def flow_figures(entry: Entry, most: int = MAX_PARTITIONS) -> Figures:
@@ -97,7 +99,10 @@ def _add_totals(figures: Figures, flow: str, partitions: Sequence[Entry]) -> Non
     for partition in partitions:
         # One entry stands for all partitions of a topic that is not copied at all.
         states[partition["state"]] += partition.get("partitions", 1)
+    copied = [p["lag_offsets"] for p in partitions if p["state"] not in _NOT_COPIED]
+    known = [lag for lag in copied if lag is not None]
     if partitions:
+        figures.put(m.COPIED_LAG, sum(known) if known or not copied else None, flow)
         for state, count in states.items():
             figures.put(m.PARTITIONS, count, flow, state)
         figures.put(m.OPEN_OFFSETS, sum(p["open_offsets"] for p in partitions), flow)

@@ -122,6 +122,20 @@ def test_states_are_the_ones_that_status_has() -> None:
     assert set(PartitionState) - PARTITION_NEEDS == {"caught_up", "copying", "idle"}
 
 
+def test_lag_of_what_is_copied_is_told_without_the_rest() -> None:
+    """What is stopped or not taken in has a lag that no commit makes less; what is unknown has none."""
+    some = [partition_entry(0, "copying", 3), partition_entry(1, "stuck", 4), partition_entry(2)]
+    others = [partition_entry(3, "stopped", 50), partition_entry(None, "not_enrolled", 60)]
+    dark = partition_entry(4, "unknown", None)
+    for partitions, lag in (
+        ([*some, *others, dark], {(): 7}),
+        (others, {(): 0}),
+        ([*others, dark], {}),
+    ):
+        told = running_entry(partitions=partitions, lag_offsets=110)
+        assert values(told, "flow_copied_lag_offsets") == lag
+
+
 def test_above_the_bound_the_worst_come_first() -> None:
     """Where the source is away no partition is known, and one that is stopped still has series."""
     dark = [partition_entry(number, "unknown", None) for number in range(9)]
