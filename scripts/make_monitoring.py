@@ -188,6 +188,7 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
                     "short",
                     (_hourly(m.STARTS), "{{flow}} in an hour"),
                     (_hourly(m.TAKEOVERS), "{{flow}} that fenced a run"),
+                    (_hourly(m.RESTARTS), "{{flow}} after a failure"),
                 ),
             ),
         ),

@@ -122,6 +122,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "NotCommitting": lambda: AlertCase(told(), told(last_commit_ms=600_000, partitions=COPYING)),
     "AbortsOften": lambda: AlertCase(aborted(0), aborted(40)),
     "StartsFenced": lambda: AlertCase(told(fenced_starts=1), told(fenced_starts=4)),
+    "RestartsOften": lambda: AlertCase(told(restarts=1), told(restarts=5)),
     "OpenTransaction": lambda: AlertCase(told(), told(partitions=OPEN)),
     "DeadLetters": lambda: AlertCase(told(**LETTERS[0]), told(**LETTERS[1])),
     "AuditFailed": lambda: AlertCase(told(), told(needs=[AUDIT_NEED], exit=1)),

@@ -240,6 +240,22 @@ ALERTS: Final = (
         "them.",
     ),
     AlertRule(
+        "RestartsOften",
+        f"increase({m.RESTARTS.name}[1h]) > 3",
+        "0m",
+        PAGE,
+        f"flow {_FLOW} was started again {{{{ $value | humanize }}}} times within an hour after its run had "
+        "failed",
+        _STATUS,
+        "A copy whose processes are killed is started again at once, within the same task, so its copy goes "
+        "on and no "
+        "other alert says that it dies again and again. Nothing is lost or repeated; each costs the seconds "
+        "of a start. "
+        "The logs of the last runs say what they died of: mostly memory (`limits.memory_per_lane`, or the "
+        "machine's "
+        "own limit).",
+    ),
+    AlertRule(
         "OpenTransaction",
         f"{m.OPEN_PARTITIONS.name} > 0",
         "20m",

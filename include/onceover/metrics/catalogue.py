@@ -106,6 +106,11 @@ TAKEOVERS: Final = _counter(
     FLOW,
     "Starts that fenced a run which had not said that it ended: killed, or alive.",
 )
+RESTARTS: Final = _counter(
+    "flow_restarts_total",
+    FLOW,
+    "Starts after a run that had failed, or had not said that it ended; by whoever, and however soon.",
+)
 RUN_STARTED: Final = _gauge("flow_run_start_timestamp_seconds", FLOW, "When the newest run started.")
 DRIVER_SEEN: Final = _gauge(
     "flow_driver_seen_timestamp_seconds",

@@ -67,6 +67,7 @@ def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
         figures.put(m.NEEDS, count, flow, code, exit_code)
     figures.put(m.STARTS, entry["generation"], flow)
     figures.put(m.TAKEOVERS, entry["fenced_starts"], flow)
+    figures.put(m.RESTARTS, entry["restarts"], flow)
     for lane, count in entry["aborted"].items():
         figures.put(m.LANE_ABORTED, count, flow, lane)
     figures.put(m.LANES, entry["lanes"], flow)

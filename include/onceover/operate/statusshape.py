@@ -128,6 +128,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "run": run.document(facts.now_ms),
         "generation": state.layout.generation if state.layout else None,
         "fenced_starts": state.layout.fenced_starts if state.layout else None,
+        "restarts": state.layout.restarts if state.layout else None,
         "lanes": state.layout.lanes if state.layout else None,
         "aborted": {str(lane): count for lane, count in sorted(state.aborted.items())},
         "delivery": state.layout.delivery if state.layout else None,
@@ -155,8 +156,8 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
     side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
-        ("generation", "fenced_starts", "lanes", "delivery", "last_commit_ms", "last_commit_s", "lag_offsets",
-         "lag", "oldest_missing_s", "dead_letters", "verified", "audit", "driver", "groups")
+        ("generation", "fenced_starts", "restarts", "lanes", "delivery", "last_commit_ms", "last_commit_s",
+         "lag_offsets", "lag", "oldest_missing_s", "dead_letters", "verified", "audit", "driver", "groups")
     )  # fmt: skip
     return {
         "flow": flow,
