@@ -238,6 +238,12 @@ def test_what_is_not_copied_has_alerts_of_its_own(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stdout + said.stderr
 
 
+def test_what_was_lost_once_pages_no_longer_than_it_is_news(tmp_path: Path) -> None:
+    """It never comes, so nothing would ever end a page for as long as it is missing."""
+    said = judge(tmp_path, [firing(None, CASES["CanaryWrong"](), "75m")])
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
 def test_what_does_not_fire_is_noticed(tmp_path: Path) -> None:
     """The judge judges: without its reason an alert does not fire, and promtool says so."""
     said = judge(tmp_path, [firing("OnceoverDriverGone", AlertCase(told(), told()), "75m")])

@@ -353,7 +353,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "CanaryWrong",
-        f"{m.CANARY_LOST.name} > 0 or increase({m.CANARY_DUPLICATES.name}[15m]) > 0 "
+        f"increase({m.CANARY_LOST.name}[15m]) > 0 or increase({m.CANARY_DUPLICATES.name}[15m]) > 0 "
         f"or increase({m.CANARY_DISORDER.name}[15m]) > 0",
         "0m",
         PAGE,

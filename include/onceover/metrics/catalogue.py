@@ -243,10 +243,10 @@ CANARY_PRODUCED: Final = _counter(
 CANARY_RECEIVED: Final = _counter(
     "canary_received_total", FLOW, "Numbered records that were met on the target once."
 )
-CANARY_LOST: Final = _gauge(
-    "canary_lost",
+CANARY_LOST: Final = _counter(
+    "canary_lost_total",
     FLOW,
-    "Numbered records that a later one of their partition has overtaken, and that never came.",
+    "Numbered records that had not come when a later one of their partition did.",
 )
 CANARY_DUPLICATES: Final = _counter("canary_duplicates_total", FLOW, "Numbered records that were met again.")
 CANARY_DISORDER: Final = _counter(
