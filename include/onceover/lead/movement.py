@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 STILL_AFTER_S: Final = 120.0
 # A lane gives each of its partitions a turn. A handler may take two seconds for one.
 TURN_S: Final = 2.0
+# What a turn may fetch, whatever the flow's own limit: Kafka gives a batch at least. Twice what it takes by
+# default for the largest; the limit has to let it through before the lane fetches again.
+BATCH_BYTES: Final = 2 << 20
 _LOOK_S: Final = 15.0
 # A look at 1,000 partitions takes a tenth of a second, 11 ms of it ours (measured): no more than this share
 # of the time goes into looks.
@@ -48,9 +51,14 @@ class Movement:
     def __init__(self, lanes: int) -> None:
         self._lanes = lanes
         self._stands: dict[TopicPartition, _Stand] = {}
+        self._limit: int | None = None
 
     def seen(
-        self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_s: float
+        self,
+        positions: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        now_s: float,
+        bytes_per_second: int | None = None,
     ) -> dict[TopicPartition, float]:
         """Take in a look; return since when partitions stand still that should have moved by now.
 
@@ -58,7 +66,10 @@ class Movement:
             positions: next source offset, by source partition.
             ends: up to where the source's readers may read; partitions of which it is not known begin anew.
             now_s: time of the look, by the monotonic clock; what is returned likewise.
+            bytes_per_second: the flow's own limit, for all lanes; with another one all begin anew.
         """
+        if bytes_per_second != self._limit:
+            self._stands, self._limit = {}, bytes_per_second
         stands = {}
         for tp, position in positions.items():
             if position < ends.get(tp, 0):
@@ -70,8 +81,14 @@ class Movement:
         return {
             tp: stand.since_s
             for tp, stand in stands.items()
-            if now_s - stand.since_s >= STILL_AFTER_S + TURN_S * (waiting[lane_of(tp, self._lanes)] - 1)
+            if now_s - stand.since_s >= self._patience_s(waiting[lane_of(tp, self._lanes)])
         }
+
+    def _patience_s(self, waiting: int) -> float:
+        """Return how long a partition may stand still in a lane of which so many have something to copy."""
+        per_lane = None if self._limit is None else self._limit / self._lanes
+        turn_s = TURN_S if per_lane is None else max(TURN_S, BATCH_BYTES / per_lane)
+        return STILL_AFTER_S - TURN_S + turn_s * waiting
 
 
 class MovementWatch:
@@ -81,6 +98,7 @@ class MovementWatch:
         flow: name of the flow; ``lanes`` likewise of this run.
         source: source cluster; ``target`` likewise.
         enrolled: what is copied now.
+        limit: the flow's own limit in bytes per second, as it is now; None without one.
         clock: the monotonic clock.
 
     Attributes:
@@ -94,12 +112,14 @@ class MovementWatch:
         source: Cluster,
         target: Cluster,
         enrolled: Callable[[], Iterable[Enrolment]],
+        limit: Callable[[], int | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._group = names.progress_group(flow)
         self._source = source
         self._target = target
         self._enrolled = enrolled
+        self._limit = limit
         self._movement = Movement(lanes)
         self._clock = clock
         self.heard_ms = 0
@@ -130,7 +150,7 @@ class MovementWatch:
         now_s, at_ms = self._clock(), now_ms()
         if ends:
             self.heard_ms = at_ms
-        still = self._movement.seen(positions, ends, now_s)
+        still = self._movement.seen(positions, ends, now_s, self._limit())
         since = {tp: at_ms - int((now_s - since_s) * 1000) for tp, since_s in still.items()}
         # As it was told first: a time that jitters would be another value at each look.
         return {

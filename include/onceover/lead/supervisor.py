@@ -61,19 +61,21 @@ _REFUSED_SHOWN = 1000
 
 @dataclass(frozen=True)
 class Scope:
-    """Which topics a flow copies, from the flow file as it is now.
+    """Which topics a flow copies, and how fast it may, from the flow file as it is now.
 
     Args:
         rules: which topics are in, and how they are called on the target.
         start: where the flow's first topics begin.
         interval_s: pause between two discoveries.
         sync_configs: whether the topics' configuration is copied.
+        bytes_per_second: of all lanes together; None without a limit.
     """
 
     rules: Rules
     start: Start
     interval_s: float
     sync_configs: bool
+    bytes_per_second: int | None
 
 
 class Supervisor:
@@ -120,7 +122,9 @@ class Supervisor:
         rules = MergeRules.for_retention(state.map_retention_ms)
         merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
         self._upkeep = MapUpkeep(merger)
-        self._movement = MovementWatch(flow.name, flow.lanes, source, target, self._active)
+        self._movement = MovementWatch(
+            flow.name, flow.lanes, source, target, self._active, lambda: self._scope().bytes_per_second
+        )
         self.refused: list[Refusal] = []
         self._unenrolled: list[Refusal] = []
         self._asked: dict[tuple[str, int], float] = {}

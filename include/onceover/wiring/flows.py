@@ -159,13 +159,15 @@ def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, *, home: Path
     counts = target_partitions(flow, watch.run)
 
     def scope() -> Scope:
-        topics = watch.current().topics
+        now = watch.current()
+        topics = now.topics
         start = topics.start_timestamp_ms
         return Scope(
-            rules=rules(watch.current(), run=flow, target_partitions=counts),
+            rules=rules(now, run=flow, target_partitions=counts),
             start=topics.start if start is None else start,
             interval_s=topics.discovery_interval_ms / 1000,
             sync_configs=topics.sync_configs,
+            bytes_per_second=now.limits.bytes_per_second,
         )
 
     letters = tuple(dead_letter_specs(watch.run))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count, islice
 from typing import cast
 from uuid import UUID
 
@@ -12,8 +13,8 @@ from onceover.errors import Retriable
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import Each
 from onceover.kafka.ports import Cluster
-from onceover.lead.movement import STILL_AFTER_S, TURN_S, Movement, MovementWatch
-from onceover.model import TopicPartition
+from onceover.lead.movement import BATCH_BYTES, STILL_AFTER_S, TURN_S, Movement, MovementWatch
+from onceover.model import TopicPartition, lane_of
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.standstill import Standstill, read_standstills, standstill_note
 
@@ -51,6 +52,29 @@ def test_each_partition_of_a_lane_has_its_turn(lanes: int, named: bool) -> None:
     assert bool(movement.seen(positions, ends, STILL_AFTER_S + 10 * TURN_S)) is named
 
 
+def test_the_flows_own_limit_makes_turns_longer() -> None:
+    """Kafka gives a batch at least, and the lane owes its bytes before it may fetch again."""
+    for partitions in (1, 3):
+        movement = Movement(lanes=4)
+        of_one_lane = (tp for n in count() if lane_of(tp := TopicPartition("orders", n), 4) == 0)
+        positions = dict.fromkeys(islice(of_one_lane, partitions), 0)
+        ends = dict.fromkeys(positions, 1)
+        turn_s = 4 * BATCH_BYTES / 102_400
+        late_s = STILL_AFTER_S - TURN_S + partitions * turn_s
+        movement.seen(positions, ends, 0.0, 102_400)
+        assert movement.seen(positions, ends, late_s - 1, 102_400) == {}
+        assert movement.seen(positions, ends, late_s + 1, 102_400).keys() == positions.keys()
+
+
+def test_with_another_limit_everybody_has_their_time_again() -> None:
+    """What a slow lane had not come to is not late at the moment in which it may go faster."""
+    movement = Movement(lanes=1)
+    movement.seen({A: 1}, {A: 2}, 0.0, 1024)
+    assert movement.seen({A: 1}, {A: 2}, 1000.0, 1024) == {}
+    assert movement.seen({A: 1}, {A: 2}, 1001.0) == {}
+    assert movement.seen({A: 1}, {A: 2}, 1001.0 + STILL_AFTER_S) == {A: 1001.0}
+
+
 class Side:
     """A cluster that tells positions and ends, or does not answer."""
 
@@ -72,11 +96,11 @@ class Side:
 
 def test_watch_keeps_what_it_has_seen_and_bothers_nobody() -> None:
     """It looks now and then; a cluster that is away changes nothing; a time that was told stays as it was."""
-    now_s = 0.0
+    now_s, limits = 0.0, list[int | None]([None])
     source, target = Side({A: 10}), Side({A: 1})
     enrolment = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 1)
     clusters = cast("tuple[Cluster, Cluster]", (source, target))
-    watch = MovementWatch("f", 1, *clusters, lambda: [enrolment], lambda: now_s)
+    watch = MovementWatch("f", 1, *clusters, lambda: [enrolment], lambda: limits[-1], lambda: now_s)
     assert watch.tick() == {}
     watch.tick()
     assert source.asked == target.asked == 1, "not at every tick"
@@ -87,7 +111,10 @@ def test_watch_keeps_what_it_has_seen_and_bothers_nobody() -> None:
     assert watch.tick() == told
     source.away, now_s = True, now_s * 2
     assert watch.tick() == told
-    source.away, source.told, now_s = False, {A: 1}, now_s * 2
+    limits.append(1024)
+    source.away, now_s = False, now_s * 2
+    assert watch.tick() == {}, "another limit, another time"
+    source.told, now_s = {A: 1}, now_s * 2
     assert watch.tick() == {}
 
 
