@@ -35,6 +35,8 @@ _MADE: Final = "# Made by scripts/make_monitoring.py from include/onceover/metri
 _PORT: Final = 9464
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${source}")
 _CHOSEN: Final = 'flow=~"$flow"'
+_GONE: Final = ',state=~"gone|failed"'
+_HALTED: Final = ',state=~"stopped|stuck"'
 _WIDTH: Final = 24
 
 
@@ -184,8 +186,9 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
                 _lines(
                     "Starts",
                     "short",
-                    (f"increase({_all(m.STARTS)}[1h])", "{{flow}} in an hour"),
-                    (f"increase({_all(m.TAKEOVERS)}[1h])", "{{flow}} that fenced a run"),
+                    (_hourly(m.STARTS), "{{flow}} in an hour"),
+                    (_hourly(m.TAKEOVERS), "{{flow}} that fenced a run"),
+                    (_hourly(m.RESTARTS), "{{flow}} after a failure"),
                 ),
             ),
         ),
@@ -244,12 +247,28 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
     )
 
 
-def _all(spec: MetricSpec) -> str:
-    return f"{spec.name}{{{_CHOSEN}}}"
+def _once(spec: MetricSpec, expr: str) -> str:
+    """Return an expression of a metric without what a second exporter of the same flow says again."""
+    return f"max by ({', '.join(spec.labels)}) ({expr})"
+
+
+def _all(spec: MetricSpec, selector: str = _CHOSEN) -> str:
+    return _once(spec, f"{spec.name}{{{selector}}}")
 
 
 def _rate(spec: MetricSpec) -> str:
-    return f"sum by (flow) (rate({_all(spec)}[$__rate_interval]))"
+    rate = _once(spec, f"rate({spec.name}{{{_CHOSEN}}}[$__rate_interval])")
+    return f"sum by (flow) ({rate})"
+
+
+def _zeros(spec: MetricSpec) -> str:
+    """Return an expression for how many are 0, by whichever exporter."""
+    zeros = _once(spec, f"{spec.name}{{{_CHOSEN}}} == 0")
+    return f"count({zeros}) or vector(0)"
+
+
+def _hourly(spec: MetricSpec) -> str:
+    return _once(spec, f"increase({spec.name}{{{_CHOSEN}}}[1h])")
 
 
 def _quantile(percent: int) -> str:
@@ -276,11 +295,11 @@ def _tiles() -> list[stat.Panel]:
     """Return what is 0 while all is well."""
     wanted = (
         ("Flows that need somebody", f"count({_all(m.FLOW_EXIT)} > 0) or vector(0)"),
-        ("Drivers gone or failed", f'sum({m.RUN_STATE.name}{{{_CHOSEN},state=~"gone|failed"}}) or vector(0)'),
-        ("Partitions stopped", f'sum({m.PARTITIONS.name}{{{_CHOSEN},state="stopped"}}) or vector(0)'),
-        ("Clusters that do not answer", f"count({_all(m.CLUSTER_UP)} == 0) or vector(0)"),
-        ("Files not in order", f"count({_all(m.FILE_VALID)} == 0) or vector(0)"),
-        ("Flows that cannot be looked at", f"count({_all(m.LOOK_FRESH)} == 0) or vector(0)"),
+        ("Drivers gone or failed", f"sum({_all(m.RUN_STATE, _CHOSEN + _GONE)}) or vector(0)"),
+        ("Partitions stopped or stuck", f"sum({_all(m.PARTITIONS, _CHOSEN + _HALTED)}) or vector(0)"),
+        ("Clusters that do not answer", _zeros(m.CLUSTER_UP)),
+        ("Files not in order", _zeros(m.FILE_VALID)),
+        ("Flows that cannot be looked at", _zeros(m.LOOK_FRESH)),
     )
     limits = (
         dashboard.ThresholdsConfig()

@@ -98,7 +98,9 @@ def stale() -> Figures:
     return figures
 
 
+COPYING = [partition_entry(0, "copying", 5), partition_entry(1, open_offsets=9)]
 STOPPED = [partition_entry(0), partition_entry(1, "stopped", 4)]
+STUCK = [partition_entry(0), partition_entry(1, "stuck", 4)]
 OUTSIDE = [partition_entry(0), partition_entry(None, "not_enrolled", 4, partitions=3)]
 OPEN = [partition_entry(0, open_offsets=9)]
 BEHIND = {"lag_offsets": 5, "oldest_missing_s": 400.0}
@@ -112,15 +114,15 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "DriverGone": lambda: AlertCase(told(), told(**run("gone"))),
     "RunFailed": lambda: AlertCase(told(), told(**run("failed"))),
     "PartitionStopped": lambda: AlertCase(told(), told(partitions=STOPPED)),
+    "NotMoving": lambda: AlertCase(told(), told(partitions=STUCK)),
     "TopicNotCopied": lambda: AlertCase(told(), told(partitions=OUTSIDE)),
     "SourceUnreachable": lambda: AlertCase(told(), told(**lost("source"))),
     "TargetUnreachable": lambda: AlertCase(told(), told(**lost("target"))),
     "LagTooOld": lambda: AlertCase(told(), told(**BEHIND)),
-    "NotCommitting": lambda: AlertCase(
-        told(), told(last_commit_ms=600_000, lag_offsets=5, oldest_missing_s=10.0)
-    ),
+    "NotCommitting": lambda: AlertCase(told(), told(last_commit_ms=600_000, partitions=COPYING)),
     "AbortsOften": lambda: AlertCase(aborted(0), aborted(40)),
     "StartsFenced": lambda: AlertCase(told(fenced_starts=1), told(fenced_starts=4)),
+    "RestartsOften": lambda: AlertCase(told(restarts=1), told(restarts=5)),
     "OpenTransaction": lambda: AlertCase(told(), told(partitions=OPEN)),
     "DeadLetters": lambda: AlertCase(told(**LETTERS[0]), told(**LETTERS[1])),
     "AuditFailed": lambda: AlertCase(told(), told(needs=[AUDIT_NEED], exit=1)),
@@ -151,9 +153,10 @@ def promtool() -> str:
     return found
 
 
-def series(case: AlertCase) -> list[dict[str, str]]:
-    """Return all series of a case; one that is not there any more is not there."""
-    found = [{"series": 'up{job="onceover"}', "values": f"1x{_BEFORE} {int(case.up)}x{_AFTER}"}]
+def series(case: AlertCase, instance: str) -> list[dict[str, str]]:
+    """Return all series of a case, by one exporter; one that is not there any more is not there."""
+    by = f'job="onceover",instance="{instance}"'
+    found = [{"series": f"up{{{by}}}", "values": f"1x{_BEFORE} {int(case.up)}x{_AFTER}"}]
     for spec in ALL:
         before, after = case.before.samples(spec), case.after.samples(spec)
         for labels in {**before, **after}:
@@ -161,7 +164,7 @@ def series(case: AlertCase) -> list[dict[str, str]]:
             values = (
                 f"{_value(before.get(labels), _BEFORE)} {_later(spec, before.get(labels), after.get(labels))}"
             )
-            found.append({"series": f"{spec.name}{{{named}}}", "values": values})
+            found.append({"series": f"{spec.name}{{{by},{named}}}", "values": values})
     return found
 
 
@@ -175,8 +178,8 @@ def _later(spec: MetricSpec, before: float | Distribution | None, value: float |
     return f"{value}+{step}x{_AFTER}" if grows else _value(value, _AFTER)
 
 
-def firing(alert: str | None, case: AlertCase, at: str) -> dict[str, Any]:
-    """Return a promtool test: what fires ``at`` that time; None for nothing at all."""
+def firing(alert: str | None, case: AlertCase, at: str, exporters: int = 1) -> dict[str, Any]:
+    """Return a promtool test: what fires ``at`` that time, for each exporter; None for nothing at all."""
     selector = (
         'ALERTS{alertstate="firing"}'
         if alert is None
@@ -185,9 +188,10 @@ def firing(alert: str | None, case: AlertCase, at: str) -> dict[str, Any]:
     count = {
         "expr": f"count({selector}) or vector(0)",
         "eval_time": at,
-        "exp_samples": [{"value": 0 if alert is None else 1}],
+        "exp_samples": [{"value": 0 if alert is None else exporters}],
     }
-    return {"interval": "1m", "input_series": series(case), "promql_expr_test": [count]}
+    told_by = [each for number in range(exporters) for each in series(case, f"host{number}:9464")]
+    return {"interval": "1m", "input_series": told_by, "promql_expr_test": [count]}
 
 
 def judge(tmp_path: Path, tests: list[dict[str, Any]]) -> subprocess.CompletedProcess[str]:
@@ -203,13 +207,13 @@ def test_every_alert_has_a_case() -> None:
 
 
 def test_each_alert_fires_for_its_reason(tmp_path: Path) -> None:
-    """And is not there while all is well."""
+    """And is not there while all is well; with two exporters of the same flow it fires for either."""
     tests = []
     for alert in ALERTS:
         case = CASES[alert.name]()
         # An alert about what has just grown is over a quarter of an hour later.
         soon = "12m" if alert.after == "0m" else "75m"
-        tests += [firing(None, case, "9m"), firing(alert.alert, case, soon)]
+        tests += [firing(None, case, "9m", 2), firing(alert.alert, case, soon, 2)]
     said = judge(tmp_path, tests)
     assert said.returncode == 0, said.stdout + said.stderr
 
@@ -218,6 +222,25 @@ def test_a_flow_that_has_ended_is_no_reason_to_wake_anybody(tmp_path: Path) -> N
     """Also with a lag, and with topics that its next run would take in."""
     ended = told(**run("ended"), **BEHIND, partitions=OUTSIDE)
     said = judge(tmp_path, [firing(None, AlertCase(ended, ended), "75m")])
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_what_is_not_copied_has_alerts_of_its_own(tmp_path: Path) -> None:
+    """A quiet flow with a stopped partition, and one that is not taken in, is asked for no commits."""
+    quiet = told(last_commit_ms=1, lag_offsets=8, partitions=[*STOPPED, *OUTSIDE[1:]])
+    names = ("PartitionStopped", "TopicNotCopied")
+    fires = {
+        "expr": 'sum by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": "75m",
+        "exp_samples": [{"labels": f'{{alertname="Onceover{name}"}}', "value": 1} for name in names],
+    }
+    said = judge(tmp_path, [{**firing(None, AlertCase(quiet, quiet), "75m"), "promql_expr_test": [fires]}])
+    assert said.returncode == 0, said.stdout + said.stderr
+
+
+def test_what_was_lost_once_pages_no_longer_than_it_is_news(tmp_path: Path) -> None:
+    """It never comes, so nothing would ever end a page for as long as it is missing."""
+    said = judge(tmp_path, [firing(None, CASES["CanaryWrong"](), "75m")])
     assert said.returncode == 0, said.stdout + said.stderr
 
 

@@ -35,6 +35,7 @@ def running_entry(flow: str = "orders", **changes: Any) -> dict[str, Any]:
         "run": {**told["run"], "state": "running", "started_ms": NOW_MS - 60_000},
         "generation": 3,
         "fenced_starts": 1,
+        "restarts": 1,
         "lanes": 2,
         "lag_offsets": 0,
         "oldest_missing_s": 0.0,

@@ -17,7 +17,8 @@ from onceover.audit.report.htmlpage import drawn, render
 from onceover.board.charts import ChartBar, ChartPoint, bar_chart, line_chart, spark_line
 from onceover.board.samples import LagSample
 from onceover.groups.standing import describe_standing
-from onceover.operate.stuck import STUCK, stuck_need, transaction_words
+from onceover.operate.states import PartitionState
+from onceover.operate.stuck import stuck_need, transaction_words
 from onceover.state.records.runstate import describe_run
 from onceover.state.records.verdicts import describe_audit
 from onceover.state.records.verified import describe_verified
@@ -35,15 +36,7 @@ _GROUPS: Final = 20
 _GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
 # Exit codes of ``status`` as colours: 0 in order, 5 not fully known; everything else waits for somebody.
 _COLOURS: Final = {0: _GOOD, 5: _UNKNOWN}
-_ORDER: Final = {
-    "stopped": 0,
-    "stuck": 1,
-    "not_enrolled": 2,
-    "unknown": 3,
-    "idle": 4,
-    "copying": 5,
-    "caught_up": 6,
-}
+_ORDER: Final = {str(state): place for place, state in enumerate(PartitionState)}
 # What Kafka takes for a name; what is in no address has no page.
 TOPIC: Final = r"^[a-zA-Z0-9._-]{1,249}$"
 
@@ -264,7 +257,7 @@ def why_words(flow: str, partition: Mapping[str, Any]) -> dict[str, str]:
     told: Mapping[str, Any] = {}
     if partition["stop"]:
         told = partition["stop"]
-    elif partition["state"] == STUCK:
+    elif partition["state"] == PartitionState.STUCK:
         told = stuck_need(flow, partition)
     elif partition["open_offsets"]:
         whose = transaction_words(partition["open_transaction"])

@@ -24,6 +24,36 @@ from onceover.stops.requests import asked_to_look_again
 
 
 @dataclass
+class GivenUp:
+    """How many transactions a lane has given up: those on record, by whichever process and run, and its own.
+
+    The count on record never falls. What was given up last before a process or a run ends may not be in it.
+    """
+
+    _on_record: int = 0
+    _untold: int = 0
+    # What was written last, and how many of the untold it holds.
+    _written: tuple[int, int] | None = None
+
+    def stands_at(self, count: int) -> None:
+        """Begin a session with what is on record: committed, by whoever had the lane before."""
+        if self._written is not None and count >= self._written[0]:
+            self._untold -= self._written[1]
+        self._on_record, self._written = count, None
+
+    def another(self) -> None:
+        """Count one more; its session ends with it."""
+        self._untold += 1
+
+    def untold(self) -> int | None:
+        """Return the count to be written with the next transaction; None where it is on record."""
+        if self._written is not None or not self._untold:
+            return None
+        self._written = (self._on_record + self._untold, self._untold)
+        return self._written[0]
+
+
+@dataclass
 class Known:
     """What one lane of one run knows. Not thread-safe.
 
@@ -34,7 +64,7 @@ class Known:
         quota: what the target's lets through.
         rest: for how long the progress group's coordinator is to be left alone.
         returns: which records have come back.
-        aborted: how many transactions were given up.
+        given_up: how many transactions were given up.
         logins: at source and target; they have worked, otherwise the run would not have begun.
     """
 
@@ -44,7 +74,7 @@ class Known:
     quota: Quota = field(default_factory=Quota)
     rest: CoordinatorRest = field(default_factory=CoordinatorRest)
     returns: Returns = field(default_factory=Returns)
-    aborted: int = 0
+    given_up: GivenUp = field(default_factory=GivenUp)
     logins: tuple[Login, Login] = field(default_factory=lambda: (Login(worked=True), Login(worked=True)))
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()

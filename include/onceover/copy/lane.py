@@ -20,7 +20,7 @@ from onceover.copy.known import Known
 from onceover.copy.loop import CopyLoop, CopySettings, Until
 from onceover.copy.review import Reviewer
 from onceover.copy.sessionstart import SessionStart
-from onceover.copy.waits import Waits, aborted_note, slowed_note
+from onceover.copy.waits import Waits, aborted_count, aborted_note, slowed_note
 from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable, Superseded
 from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle, TryOtherwise
@@ -170,7 +170,6 @@ class LaneSession:
         self._until: Until | None = None
         self._loop: CopyLoop | None = None
         self._waits = Waits(task.me.generation)
-        self._aborted_told = 0
         self._next_look_s = 0.0
         self._start = SessionStart(task.me, task.target, self._producer, task.known.rest)
         self._ends = EndEpochs(task.target)
@@ -204,7 +203,7 @@ class LaneSession:
         if kind is not None and self._producer.in_transaction:
             # Otherwise readers of the target would wait for the transaction's timeout. If it cannot
             # be done, whoever comes next does it with InitProducerId.
-            self._task.known.aborted += 1
+            self._task.known.given_up.another()
             with suppress(OnceoverError):
                 self._producer.abort()
         for closable in (self._ends, self._lag, self._producer, self._fetcher, self._state, self._requests):
@@ -388,6 +387,7 @@ class LaneSession:
         targets = [e.target_of(tp) for tp, e in self._enrolled.items()]
         waits = [names.wait_key(*tp) for tp in targets]
         waits.append(names.quota_key(self._me.lane))
+        self._task.known.given_up.stands_at(aborted_count(values, self._me.lane))
         self._waits = Waits(self._me.generation, [key for key in waits if key in values])
         return {tp: stop for tp in targets if (stop := _stop(values, tp)) is not None}
 
@@ -397,10 +397,8 @@ class LaneSession:
         return {**self._waits.changes(self._task.known.troubles, targets, moving, slowed), **self._aborted()}
 
     def _aborted(self) -> dict[str, dict[str, Any] | None]:
-        """Return how often transactions were given up, once a session: there is another where one was."""
-        count, told = self._task.known.aborted, self._aborted_told
-        self._aborted_told = count
-        return {} if count == told else {names.aborted_key(self._me.lane): aborted_note(count)}
+        count = self._task.known.given_up.untold()
+        return {} if count is None else {names.aborted_key(self._me.lane): aborted_note(count)}
 
     def _stays_stopped(self, stop: Stop | None, target: TopicPartition, position: int | None) -> bool:
         """Tell whether a stop of this generation still holds.

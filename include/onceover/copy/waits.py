@@ -13,6 +13,7 @@ from typing import Any, Final
 from onceover.copy.identity import LaneIdentity
 from onceover.model import TopicPartition
 from onceover.state import names
+from onceover.state.records.value import MALFORMED, whole_number
 from onceover.stops.aside import Trouble, Troubles, TroubleSide
 from onceover.stops.codes import WaitCode
 
@@ -42,8 +43,16 @@ def slowed_note(me: LaneIdentity, alias: str) -> dict[str, dict[str, Any]]:
 
 
 def aborted_note(count: int) -> dict[str, Any]:
-    """Return what is noted of how many transactions a lane of this process has given up."""
+    """Return what is noted of how many transactions a lane has given up, over all its processes and runs."""
     return {"v": 1, "count": count}
+
+
+def aborted_count(values: Mapping[str, Any], lane: int) -> int:
+    """Return how many are on record; a value that cannot be read counts as none."""
+    try:
+        return whole_number(values[names.aborted_key(lane)]["count"])
+    except MALFORMED:
+        return 0
 
 
 class Waits:

@@ -39,6 +39,7 @@ from onceover.state.records.layout import (
     fence_bound,
     layout_in,
     leaves_unfinished,
+    restarts_with,
 )
 from onceover.state.records.ownership import FlowId
 from onceover.state.steps import Step, reached
@@ -165,6 +166,7 @@ class Leader:
             seized=seized,
             interrupted=seized and leaves_unfinished(previous),
             fenced_starts=self._fenced_starts(previous),
+            restarts=previous.restarts if previous and self._is_mine(previous) else restarts_with(previous),
             handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
         )
         self._wanted = wanted
@@ -176,9 +178,12 @@ class Leader:
         """Return how many starts have fenced a run that had not said that it ended; for people to count."""
         if previous is None:
             return 0
-        mine = self._wanted is not None and self._wanted.run == previous.run
-        fences = previous.ended_at_ms is None and not previous.seized and not mine
+        fences = previous.ended_at_ms is None and not previous.seized and not self._is_mine(previous)
         return previous.fenced_starts + fences
+
+    def _is_mine(self, previous: Layout) -> bool:
+        """Tell whether this starter wrote it itself, in an attempt to start that it makes again."""
+        return self._wanted is not None and self._wanted.run == previous.run
 
     def _fence(self, ids: int) -> None:
         """Fence every lane id below ``ids``: only OK counts, "not yet" does not (``FENCED_ON_OK_ONLY``)."""

@@ -72,7 +72,9 @@ def _state(spec: MetricSpec, value: str) -> str:
 
 _FLOW: Final = "{{ $labels.flow }}"
 _STATUS: Final = f"onceover status {_FLOW}"
-_WANTED: Final = f'on (flow) {m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
+# Of the same flow by the same exporter: there may be several of one flow, and none fires where two match.
+_SAME: Final = "on (job, instance, flow)"
+_WANTED: Final = f'{_SAME} {m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
 
 ALERTS: Final = (
     AlertRule(
@@ -141,6 +143,19 @@ ALERTS: Final = (
         "reasons.",
     ),
     AlertRule(
+        "NotMoving",
+        f'{m.PARTITIONS.name}{{state="stuck"}} > 0',
+        "1m",
+        PAGE,
+        f"{{{{ $value }}}} partitions of flow {_FLOW} do not move, and nothing that is known explains it",
+        _STATUS,
+        "They have stood still for two minutes and more with records behind them (NOT_MOVING in the status, "
+        "with "
+        "their lane). Stop the flow and start it again: it goes on where it is. If they stand still again, "
+        "the log of "
+        "the run says what the lane does.",
+    ),
+    AlertRule(
         "TopicNotCopied",
         f'{m.PARTITIONS.name}{{state="not_enrolled"}} > 0 and {_WANTED}',
         "15m",
@@ -174,7 +189,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "LagTooOld",
-        f"{m.OLDEST.name} > on (flow) ({m.OBJECTIVE_RPO.name} or {m.FLOW_EXIT.name} * 0 + 300) and {_WANTED}",
+        f"{m.OLDEST.name} > {_SAME} ({m.OBJECTIVE_RPO.name} or {m.FLOW_EXIT.name} * 0 + 300) and {_WANTED}",
         "5m",
         PAGE,
         f"the target of flow {_FLOW} lacks records that are {{{{ $value | humanizeDuration }}}} old",
@@ -187,12 +202,11 @@ ALERTS: Final = (
     ),
     AlertRule(
         "NotCommitting",
-        f"time() - {m.LAST_COMMIT.name} > 300 and {m.LAG.name} > 0 "
-        f'and on (flow) {m.RUN_STATE.name}{{state="running"}} == 1 and on (flow) {m.OPEN_PARTITIONS.name} '
-        "== 0",
+        f"time() - {m.LAST_COMMIT.name} > 300 and {m.COPIED_LAG.name} > 0 "
+        f'and {_SAME} {m.RUN_STATE.name}{{state="running"}} == 1',
         "5m",
         PAGE,
-        f"flow {_FLOW} runs, lacks records, and has committed nothing for five minutes",
+        f"flow {_FLOW} runs, has records to copy, and has committed nothing for five minutes",
         f"onceover stop {_FLOW}",
         "Its driver shows signs of life and its lanes do not get through: no Spark slot, or a transaction "
         "that fails "
@@ -202,7 +216,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "AbortsOften",
-        f"sum by (flow) (increase({m.LANE_ABORTED.name}[15m])) > 20",
+        f"sum without (lane) (increase({m.LANE_ABORTED.name}[15m])) > 20",
         "5m",
         TICKET,
         f"the lanes of flow {_FLOW} have given up {{{{ $value | humanize }}}} transactions in a quarter of "
@@ -224,6 +238,22 @@ ALERTS: Final = (
         "that is "
         "killed again and again. No record is lost or repeated by that, and little is copied. Leave one of "
         "them.",
+    ),
+    AlertRule(
+        "RestartsOften",
+        f"increase({m.RESTARTS.name}[1h]) > 3",
+        "0m",
+        PAGE,
+        f"flow {_FLOW} was started again {{{{ $value | humanize }}}} times within an hour after its run had "
+        "failed",
+        _STATUS,
+        "A copy whose processes are killed is started again at once, within the same task, so its copy goes "
+        "on and no "
+        "other alert says that it dies again and again. Nothing is lost or repeated; each costs the seconds "
+        "of a start. "
+        "The logs of the last runs say what they died of: mostly memory (`limits.memory_per_lane`, or the "
+        "machine's "
+        "own limit).",
     ),
     AlertRule(
         "OpenTransaction",
@@ -323,7 +353,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "CanaryWrong",
-        f"{m.CANARY_LOST.name} > 0 or increase({m.CANARY_DUPLICATES.name}[15m]) > 0 "
+        f"increase({m.CANARY_LOST.name}[15m]) > 0 or increase({m.CANARY_DUPLICATES.name}[15m]) > 0 "
         f"or increase({m.CANARY_DISORDER.name}[15m]) > 0",
         "0m",
         PAGE,

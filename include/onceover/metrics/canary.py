@@ -3,7 +3,7 @@
 Invariants: a number counts as lost only when a later one of its partition has arrived, which cannot be where
 records stay in order; one that may not be on the source at all is never called lost. A run of the exporter
 judges its own numbers alone, from the first on that arrives, and takes up where the last one ended: a restart
-loses and repeats none.
+loses and repeats none. A count never falls: what was lost and comes after all is told as out of order, too.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from onceover.metrics.figures import Distribution, Figures
 
 # From what a busy flow takes to what nobody waits for.
 BOUNDS_S: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-# On their way at most; a flow that is stopped for a night is not written to for all of it.
+# On their way and remembered, at most.
 MOST_WAITING: Final = 5_000
+# While nothing arrives for so long only one in this time is written: enough to see when it does again.
+SLOW_AFTER_S: Final = 60.0
+SLOW_S: Final = 60.0
 # Numbers below that were met and are remembered, to know one that comes again.
 _REMEMBERED: Final = 50_000
 
@@ -36,17 +39,18 @@ class CanaryTrack:
         self._run = run
         self._next = first
         self._waiting: dict[int, float] = {}
-        self._overtaken: set[int] = set()
         self._arrived: dict[int, None] = {}
         self._highest = [-1] * PARTITIONS
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self._total_s = 0.0
-        self._produced = self._received = self._duplicates = self._disorder = self.failures = 0
+        self._produced = self._received = self._lost = self._duplicates = self._disorder = self.failures = 0
 
-    @property
-    def is_full(self) -> bool:
-        """Tell whether too many are on their way for more to be written."""
-        return len(self._waiting) >= MOST_WAITING
+    def pause_s(self, interval_s: float, now_s: float) -> float:
+        """Return how long to wait before the next are written; ``interval_s`` is what is wanted."""
+        return max(interval_s, SLOW_S) if self._late_s(now_s) > SLOW_AFTER_S else interval_s
+
+    def _late_s(self, now_s: float) -> float:
+        return max(0.0, now_s - min(self._waiting.values(), default=now_s))
 
     def numbered(self) -> list[Canary]:
         """Return the next records, one for each partition; none of these numbers is given again."""
@@ -59,6 +63,12 @@ class CanaryTrack:
         self._produced += 1
         if canary.number not in self._arrived:
             self._waiting[canary.number] = at_s
+        if len(self._waiting) > MOST_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+    def expire(self, before_s: float) -> None:
+        """Judge nothing that was sent before: the source does not keep it for longer."""
+        self._waiting = {number: at_s for number, at_s in self._waiting.items() if at_s >= before_s}
 
     def met(self, values: Iterable[bytes | None], now_s: float) -> None:
         """Take down what a reader of the target has met, in the order of its partition."""
@@ -70,7 +80,6 @@ class CanaryTrack:
     def forget(self) -> None:
         """Judge nothing of what is on its way: what was read up to now is not known any more."""
         self._waiting.clear()
-        self._overtaken.clear()
         self._highest = [-1] * PARTITIONS
 
     def _met(self, canary: Canary, now_s: float) -> None:
@@ -84,18 +93,16 @@ class CanaryTrack:
             self._disorder += 1
         self._highest[canary.partition] = max(number, highest)
         begun_s = self._waiting.pop(number, None)
-        self._overtaken.discard(number)
         if begun_s is not None:
             self._time(max(0.0, now_s - begun_s))
         # They were sent in this order, so what is earlier comes first.
         sooner = takewhile(lambda each: each < number, self._waiting)
-        earlier = {each for each in sooner if each % PARTITIONS == canary.partition}
-        if highest < 0:
-            # The flow may have begun to copy behind them.
-            for each in earlier:
-                del self._waiting[each]
-        else:
-            self._overtaken |= earlier
+        earlier = [each for each in sooner if each % PARTITIONS == canary.partition]
+        for each in earlier:
+            del self._waiting[each]
+        # Otherwise the flow may have begun to copy behind them.
+        if highest >= 0:
+            self._lost += len(earlier)
 
     def _remember(self, number: int) -> None:
         self._arrived[number] = None
@@ -109,14 +116,13 @@ class CanaryTrack:
 
     def add_to(self, figures: Figures, flow: str, now_s: float) -> None:
         """Add what is known to a flow's samples."""
-        late = [at_s for number, at_s in self._waiting.items() if number not in self._overtaken]
         figures.put(m.CANARY_PRODUCED, self._produced, flow)
         figures.put(m.CANARY_RECEIVED, self._received, flow)
-        figures.put(m.CANARY_LOST, len(self._overtaken), flow)
+        figures.put(m.CANARY_LOST, self._lost, flow)
         figures.put(m.CANARY_DUPLICATES, self._duplicates, flow)
         figures.put(m.CANARY_DISORDER, self._disorder, flow)
         figures.put(m.CANARY_FAILURES, self.failures, flow)
-        figures.put(m.CANARY_WAITING, max(0.0, now_s - min(late)) if late else 0.0, flow)
+        figures.put(m.CANARY_WAITING, self._late_s(now_s), flow)
         figures.put(m.CANARY_ROUND_TRIP, self._distribution(), flow)
 
     def _distribution(self) -> Distribution:

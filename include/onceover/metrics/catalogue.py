@@ -106,6 +106,11 @@ TAKEOVERS: Final = _counter(
     FLOW,
     "Starts that fenced a run which had not said that it ended: killed, or alive.",
 )
+RESTARTS: Final = _counter(
+    "flow_restarts_total",
+    FLOW,
+    "Starts after a run that had failed, or had not said that it ended; by whoever, and however soon.",
+)
 RUN_STARTED: Final = _gauge("flow_run_start_timestamp_seconds", FLOW, "When the newest run started.")
 DRIVER_SEEN: Final = _gauge(
     "flow_driver_seen_timestamp_seconds",
@@ -120,6 +125,11 @@ LAG: Final = _gauge(
     "flow_lag_offsets",
     FLOW,
     "Source offsets that the target lacks: records, and markers among them. None where a part is not known.",
+)
+COPIED_LAG: Final = _gauge(
+    "flow_copied_lag_offsets",
+    FLOW,
+    "As flow_lag_offsets, of what is copied and known: without what is stopped or not taken in.",
 )
 OLDEST: Final = _gauge(
     "flow_oldest_missing_age_seconds",
@@ -233,10 +243,10 @@ CANARY_PRODUCED: Final = _counter(
 CANARY_RECEIVED: Final = _counter(
     "canary_received_total", FLOW, "Numbered records that were met on the target once."
 )
-CANARY_LOST: Final = _gauge(
-    "canary_lost",
+CANARY_LOST: Final = _counter(
+    "canary_lost_total",
     FLOW,
-    "Numbered records that a later one of their partition has overtaken, and that never came.",
+    "Numbered records that had not come when a later one of their partition did.",
 )
 CANARY_DUPLICATES: Final = _counter("canary_duplicates_total", FLOW, "Numbered records that were met again.")
 CANARY_DISORDER: Final = _counter(

@@ -1,7 +1,7 @@
 """What `status` says of a flow, as samples: the same answer that people read. Pure.
 
 Invariant: the number of series is bounded, whatever a flow has. With more partitions than the bound only
-those have series of their own that are stopped or not copied at all, up to the bound; with more topics than
+those have series of their own that somebody has to look at, up to the bound; with more topics than
 it, no topic has. What is left out is counted, and is in the flow's own samples all the same.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures
+from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
 from onceover.operate.statusshape import BAD_CONFIG
 from onceover.state.records.runstate import RunState
 
@@ -20,15 +21,11 @@ Entry = Mapping[str, Any]
 
 # Series of one flow's partitions: five for each. Two such flows are what a small Prometheus takes unnoticed.
 MAX_PARTITIONS: Final = 2_000
-FLOW_STATES: Final = (
-    "not_started", "waiting", "copying", "caught_up", "stopped", "fenced", "promoted", "unknown",
-)  # fmt: skip
-PARTITION_STATES: Final = ("caught_up", "copying", "idle", "stopped", "not_enrolled")
 VERDICTS: Final = ("PASS", "FAIL", "UNVERIFIABLE")
 DRILL_RESULTS: Final = ("PASS", "FAIL", "interrupted")
-# What needs somebody comes first where there is no room for all.
-_TROUBLED: Final = frozenset({"stopped", "not_enrolled"})
 _MS: Final = 1000
+# No commit makes their lag less.
+_NOT_COPIED: Final = (PartitionState.STOPPED, PartitionState.NOT_ENROLLED)
 
 
 def flow_figures(entry: Entry, most: int = MAX_PARTITIONS) -> Figures:
@@ -56,19 +53,21 @@ def chosen(partitions: Sequence[Entry], most: int) -> Sequence[Entry]:
     """Return the partitions that have series of their own."""
     if len(partitions) <= most:
         return partitions
-    return [p for p in partitions if p["state"] in _TROUBLED][:most]
+    needing = (p for p in partitions if p["state"] in PARTITION_NEEDS)
+    return sorted(needing, key=lambda p: list(PartitionState).index(p["state"]))[:most]
 
 
 def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
     broken = entry["error"] is not None and entry["error"]["exit"] == BAD_CONFIG
     figures.put(m.FILE_VALID, float(not broken), flow)
     figures.put(m.FLOW_EXIT, entry["exit"], flow)
-    figures.put_state(m.FLOW_STATE, entry["state"], FLOW_STATES, flow)
+    figures.put_state(m.FLOW_STATE, entry["state"], map(str, CopyState), flow)
     figures.put_state(m.RUN_STATE, entry["run"]["state"], map(str, RunState), flow)
     for (code, exit_code), count in Counter((n["code"], n["exit"]) for n in entry["needs"]).items():
         figures.put(m.NEEDS, count, flow, code, exit_code)
     figures.put(m.STARTS, entry["generation"], flow)
     figures.put(m.TAKEOVERS, entry["fenced_starts"], flow)
+    figures.put(m.RESTARTS, entry["restarts"], flow)
     for lane, count in entry["aborted"].items():
         figures.put(m.LANE_ABORTED, count, flow, lane)
     figures.put(m.LANES, entry["lanes"], flow)
@@ -97,11 +96,14 @@ def _add_audit(figures: Figures, entry: Entry, flow: str) -> None:
 
 
 def _add_totals(figures: Figures, flow: str, partitions: Sequence[Entry]) -> None:
-    states: Counter[str] = Counter(dict.fromkeys(PARTITION_STATES, 0))
+    states: Counter[str] = Counter(dict.fromkeys(map(str, PartitionState), 0))
     for partition in partitions:
         # One entry stands for all partitions of a topic that is not copied at all.
         states[partition["state"]] += partition.get("partitions", 1)
+    copied = [p["lag_offsets"] for p in partitions if p["state"] not in _NOT_COPIED]
+    known = [lag for lag in copied if lag is not None]
     if partitions:
+        figures.put(m.COPIED_LAG, sum(known) if known or not copied else None, flow)
         for state, count in states.items():
             figures.put(m.PARTITIONS, count, flow, state)
         figures.put(m.OPEN_OFFSETS, sum(p["open_offsets"] for p in partitions), flow)

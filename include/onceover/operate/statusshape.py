@@ -17,8 +17,9 @@ from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition, lane_of
 from onceover.operate.codes import StatusCode
 from onceover.operate.deadletters import DeadLetterCount
+from onceover.operate.states import CopyState, PartitionState
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
-from onceover.operate.stuck import STUCK, stuck_need, stuck_since_ms
+from onceover.operate.stuck import stuck_need, stuck_since_ms
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
 from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_need, run_of, source_heard_ms
@@ -37,11 +38,6 @@ VIOLATED: Final = 1
 BAD_CONFIG: Final = 2
 PERSON: Final = 3
 TEMPORARY: Final = 5
-# The driver shows signs of life, and no lane has begun: Spark has not given it a slot yet.
-WAITING: Final = "waiting"
-COPYING: Final = "copying"
-# Of a partition that is not caught up while nobody copies.
-IDLE: Final = "idle"
 _OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED, RunState.PROMOTED)
 # The worst first: wrong data, then what waits for a person, then a file to be corrected, then what may pass.
 EXIT_ORDER: Final = (VIOLATED, PERSON, BAD_CONFIG, TEMPORARY, OK)
@@ -127,11 +123,12 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
     audit = audit_entry(state.verdicts, _open_failures(state), facts.now_ms)
     entry = {
         "flow": facts.flow,
-        "state": _state(facts, run, partitions),
+        "state": str(_state(facts, run, partitions)),
         "error": None,
         "run": run.document(facts.now_ms),
         "generation": state.layout.generation if state.layout else None,
         "fenced_starts": state.layout.fenced_starts if state.layout else None,
+        "restarts": state.layout.restarts if state.layout else None,
         "lanes": state.layout.lanes if state.layout else None,
         "aborted": {str(lane): count for lane, count in sorted(state.aborted.items())},
         "delivery": state.layout.delivery if state.layout else None,
@@ -141,7 +138,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "last_commit_s": _since_s(facts.now_ms, facts.last_commit_ms),
         **_lag(facts, partitions),
         "dead_letters": facts.dead_letters.document() if facts.dead_letters else None,
-        "verified": flow_entry(p["verified"] for p in partitions if p["state"] != "not_enrolled"),
+        "verified": flow_entry(p["verified"] for p in partitions if not _is_outside(p)),
         "audit": audit,
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
@@ -159,13 +156,13 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
     side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
-        ("generation", "fenced_starts", "lanes", "delivery", "last_commit_ms", "last_commit_s", "lag_offsets",
-         "lag", "oldest_missing_s", "dead_letters", "verified", "audit", "driver", "groups")
+        ("generation", "fenced_starts", "restarts", "lanes", "delivery", "last_commit_ms", "last_commit_s",
+         "lag_offsets", "lag", "oldest_missing_s", "dead_letters", "verified", "audit", "driver", "groups")
     )  # fmt: skip
     return {
         "flow": flow,
         "path": path,
-        "state": str(RunState.UNKNOWN),
+        "state": str(CopyState.UNKNOWN),
         "error": {**error.as_dict(), "exit": code},
         "run": FlowRun(state=RunState.UNKNOWN).document(0),
         "source": side,
@@ -205,7 +202,7 @@ def _partition(
         "partition": source.partition,
         "target_topic": target.topic,
         "lane": lane_of(source, state.layout.lanes) if state.layout else None,
-        "state": _state_of(stop, lag, stuck_ms, run),
+        "state": str(_state_of(stop, lag, stuck_ms, run)),
         "source_start": enrolment.start[source.partition],
         "lso": lso,
         "high_watermark": high_watermark,
@@ -222,16 +219,16 @@ def _partition(
     }
 
 
-def _state_of(stop: Stop | None, lag: int | None, stuck_ms: int | None, run: FlowRun) -> str:
+def _state_of(stop: Stop | None, lag: int | None, stuck_ms: int | None, run: FlowRun) -> PartitionState:
     if stop is not None:
-        return "stopped"
+        return PartitionState.STOPPED
     if lag == 0:
-        return "caught_up"
+        return PartitionState.CAUGHT_UP
     if lag is None:
-        return str(RunState.UNKNOWN)
+        return PartitionState.UNKNOWN
     if stuck_ms is not None:
-        return STUCK
-    return IDLE if run.state in _OVER else COPYING
+        return PartitionState.STUCK
+    return PartitionState.IDLE if run.state in _OVER else PartitionState.COPYING
 
 
 def _open_transaction(facts: StatusFacts, source: TopicPartition) -> dict[str, Any] | None:
@@ -328,7 +325,7 @@ def _missing(
         "partitions": len(partitions),
         "target_topic": target_topic,
         "lane": None,
-        "state": "not_enrolled",
+        "state": str(PartitionState.NOT_ENROLLED),
         "source_start": None if one is None else facts.missing[one],
         "lso": None if one is None else here.lsos.get(one),
         "high_watermark": None if one is None else here.high_watermarks.get(one),
@@ -345,6 +342,10 @@ def _missing(
         if refusal is None
         else {"code": refusal["code"], "message": refusal["message"], "resolve": refusal["resolve"]},
     }
+
+
+def _is_outside(partition: Mapping[str, Any]) -> bool:
+    return bool(partition["state"] == PartitionState.NOT_ENROLLED)
 
 
 # ---- the flow
@@ -390,8 +391,8 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
     unknown = len(counted) - len(known)
     answered = facts.state is not None and facts.source.error is None
     total = sum(p["lag_offsets"] for p in known)
-    waiting = [p for p in known if p["state"] == "not_enrolled"]
-    stopped = [p for p in known if p["stop"] and p["state"] == "stopped"]
+    waiting = [p for p in known if _is_outside(p)]
+    stopped = [p for p in known if p["stop"] and p["state"] == PartitionState.STOPPED]
     ages = [p["oldest_missing_s"] for p in counted if p["oldest_missing_s"] is not None]
     return {
         "lag_offsets": total if answered and not unknown else None,
@@ -399,25 +400,26 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
             "known_offsets": total,
             "unknown_partitions": unknown,
             "not_enrolled_offsets": sum(p["lag_offsets"] for p in waiting),
-            "not_enrolled_topics": len({p["topic"] for p in partitions if p["state"] == "not_enrolled"}),
+            "not_enrolled_topics": len({p["topic"] for p in partitions if _is_outside(p)}),
             "stopped_offsets": sum(p["lag_offsets"] for p in stopped),
         },
         "oldest_missing_s": max(ages, default=0.0 if answered and not unknown and not total else None),
     }
 
 
-def _state(facts: StatusFacts, run: FlowRun, partitions: Sequence[Mapping[str, Any]]) -> str:
+def _state(facts: StatusFacts, run: FlowRun, partitions: Sequence[Mapping[str, Any]]) -> CopyState:
     if run.state in (RunState.NOT_STARTED, RunState.FENCED, RunState.PROMOTED, RunState.UNKNOWN):
-        return str(run.state)
+        return CopyState(run.state)
     ready = facts.state is not None and facts.state.layout is not None and facts.state.layout.ready
     if not ready or run.state not in (RunState.STARTING, RunState.RUNNING):
-        return "stopped"
+        return CopyState.STOPPED
     if facts.source.error is not None or facts.target.error is not None:
-        return str(RunState.UNKNOWN)
-    if all(p["state"] == "caught_up" for p in partitions):
-        return "caught_up"
-    waits = any(p["state"] in (COPYING, STUCK) for p in partitions) and not _has_begun(facts)
-    return WAITING if waits else COPYING
+        return CopyState.UNKNOWN
+    if all(p["state"] == PartitionState.CAUGHT_UP for p in partitions):
+        return CopyState.CAUGHT_UP
+    moving = (PartitionState.COPYING, PartitionState.STUCK)
+    waits = any(p["state"] in moving for p in partitions) and not _has_begun(facts)
+    return CopyState.WAITING if waits else CopyState.COPYING
 
 
 def _has_begun(facts: StatusFacts) -> bool:
@@ -461,9 +463,8 @@ def _needs(
         found.append({**problem, "exit": PERSON})
     found += [{**problem, "exit": PERSON} for problem in state.problems]
     found += [{**_stop_need(p), "exit": PERSON} for p in entry["partitions"] if p["stop"]]
-    found += [
-        {**stuck_need(facts.flow, p), "exit": PERSON} for p in entry["partitions"] if p["state"] == STUCK
-    ]
+    stuck = [p for p in entry["partitions"] if p["state"] == PartitionState.STUCK]
+    found += [{**stuck_need(facts.flow, p), "exit": PERSON} for p in stuck]
     found += [
         {**{name: each[name] for name in ("code", "message", "resolve")}, "exit": PERSON}
         for each in state.refused
@@ -480,7 +481,7 @@ def _needs(
 
 def _stop_need(partition: Mapping[str, Any]) -> dict[str, Any]:
     name, stop = partition_name(partition), partition["stop"]
-    word = "is not copied" if partition["state"] == "not_enrolled" else "is stopped"
+    word = "is not copied" if _is_outside(partition) else "is stopped"
     return {
         "code": stop["code"],
         "message": f"{name} {word}: {stop['message']}",

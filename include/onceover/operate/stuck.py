@@ -8,7 +8,7 @@ transaction of the source, and a rest of markers and aborted records explain it,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from onceover.ages import age_text
 from onceover.model import TopicPartition, lane_of
@@ -16,8 +16,6 @@ from onceover.operate.codes import StatusCode
 from onceover.operate.statusread import FlowFacts
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.runstate import FlowRun, RunState
-
-STUCK: Final = "stuck"
 
 
 def stuck_since_ms(

@@ -14,8 +14,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from onceover.ages import age_text
-from onceover.operate.statusshape import BAD_CONFIG, COPYING, IDLE, OK, PERSON, TEMPORARY, WAITING, worst
-from onceover.operate.stuck import STUCK, stuck_need, transaction_words
+from onceover.operate.states import CopyState, PartitionState
+from onceover.operate.statusshape import BAD_CONFIG, OK, PERSON, TEMPORARY, worst
+from onceover.operate.stuck import stuck_need, transaction_words
 from onceover.planning.plan import Refusal
 from onceover.shown import lined
 from onceover.state.codes import StateCode
@@ -353,10 +354,10 @@ class _Name:
         if note is not None:
             line = f"{name} waits, {_behind(row)}: {note['code']}: {note['message']}"
             return line, note["code"], note["resolve"]
-        if self._status["state"] == WAITING:
+        if self._status["state"] == CopyState.WAITING:
             line = f"{name} waits, {_behind(row)}: no lane of this start has begun yet"
             return line, None, "Spark gives its cores to lanes as they are free; the log of the run says more"
-        if not row["begun"] and self._status["state"] == COPYING:
+        if not row["begun"] and self._status["state"] == CopyState.COPYING:
             line = f"{name} waits, {_behind(row)}: lane {row['lane']} has not come to it since the start"
             return line, None, None
         return None
@@ -369,7 +370,7 @@ class _Name:
             return
         ends = "unknown" if row["lso"] is None else row["lso"]
         yield f"position {row['position']}, the source's last stable offset {ends}, lane {row['lane']}"
-        if row["open_offsets"] and row["state"] != "caught_up":
+        if row["open_offsets"] and row["state"] != PartitionState.CAUGHT_UP:
             yield f"{row['open_offsets']} offsets wait for {transaction_words(row['open_transaction'])}"
         if self._status["last_commit_s"] is not None:
             yield f"last commit of the flow {age_text(self._status['last_commit_s'])} ago"
@@ -388,17 +389,17 @@ class _Name:
 
 _RUN_NEEDS: Final = frozenset({StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED})
 _STATES: Final[Mapping[str, Answer]] = {
-    "stopped": Answer.STOPPED,
-    "caught_up": Answer.COPIED,
-    STUCK: Answer.STUCK,
-    IDLE: Answer.IDLE,
-    COPYING: Answer.BEHIND,
-    str(RunState.UNKNOWN): Answer.UNKNOWN,
+    PartitionState.STOPPED: Answer.STOPPED,
+    PartitionState.CAUGHT_UP: Answer.COPIED,
+    PartitionState.STUCK: Answer.STUCK,
+    PartitionState.IDLE: Answer.IDLE,
+    PartitionState.COPYING: Answer.BEHIND,
+    PartitionState.UNKNOWN: Answer.UNKNOWN,
 }
 
 
 def _state(row: Mapping[str, Any]) -> Answer:
-    if row["state"] == "not_enrolled":
+    if row["state"] == PartitionState.NOT_ENROLLED:
         return Answer.REFUSED if row["stop"] else Answer.NOT_TAKEN_IN
     found = _STATES[row["state"]]
     return Answer.HELD if found is Answer.COPIED and row["open_offsets"] else found

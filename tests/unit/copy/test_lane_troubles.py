@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 
 from onceover.copy import lane as lane_module
+from onceover.copy.known import Known
 from onceover.copy.lane import LaneSession, LaneTask
 from onceover.copy.loop import CopySettings, Until
+from onceover.copy.waits import aborted_note
 from onceover.errors import MustReset, NotNow, OnceoverError, Retriable, UsageError
 from onceover.handling.lanehandler import HandlerUse, LaneHandler
 from onceover.model import TopicPartition
@@ -63,6 +65,47 @@ class Clock:
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+
+
+def give_up(task: LaneTask, on_record: dict[str, Any] | None = None) -> None:
+    """Have a session give up what it has begun; what it tells before that is on record, or nowhere."""
+    with LaneSession(task) as session:
+        session._known_stops()
+        if on_record is not None:
+            on_record.update(session._wait_notes(()))
+        session._producer.in_transaction = True  # type: ignore[misc]
+        raise MustReset("lost")
+
+
+def test_transactions_that_were_given_up_are_counted_over_workers_and_runs(
+    task: LaneTask, world: World
+) -> None:
+    """Another worker takes the lane between two tasks, and each adds to what is on record: it never falls."""
+    key, elsewhere, counts = names.aborted_key(ME.lane), Known(), []
+    world.values[key] = aborted_note(5)
+    mine = task.known
+    for task.known in (mine, mine, elsewhere, mine):
+        with pytest.raises(MustReset):
+            give_up(task)
+        with LaneSession(task) as going:
+            going._known_stops()
+            world.values.update(going._wait_notes(()))
+            assert going._wait_notes(()) == {}, "once a session"
+            counts.append(world.values[key]["count"])
+    assert counts == [6, 7, 8, 9]
+
+
+def test_a_count_of_given_up_transactions_is_not_lost_with_the_one_that_tells_it(
+    task: LaneTask, world: World
+) -> None:
+    """Nor counted twice where that one has got through after all; what nobody can read counts as none."""
+    world.values[names.aborted_key(ME.lane)] = {"count": "x"}
+    for got_through in (False, True, False):
+        with pytest.raises(MustReset):
+            give_up(task, world.values if got_through else {})
+    with LaneSession(task) as session:
+        session._known_stops()
+        assert session._wait_notes(()) == {names.aborted_key(ME.lane): aborted_note(3)}
 
 
 def resumed(session: LaneSession) -> None:

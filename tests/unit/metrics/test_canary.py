@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from onceover.config.flow.load import load_flow
 from onceover.drills.canary import ABORTED, Canary
 from onceover.metrics import catalogue as m
-from onceover.metrics.canary import MOST_WAITING, CanaryTrack, next_number
+from onceover.metrics.canary import MOST_WAITING, SLOW_AFTER_S, SLOW_S, CanaryTrack, next_number
 from onceover.metrics.figures import Distribution, Figures
+from onceover.state.records.runstate import RunState
+from onceover.wiring.monitoring.canary import CanaryThread
 
 RUN = "run1"
 
@@ -57,7 +62,9 @@ def test_a_number_is_lost_when_a_later_one_of_its_partition_has_arrived() -> Non
     track.met([value(0), value(1), value(5)], 3.0)
     assert told(track, 3.0) == {"produced": 6, "received": 3, "lost": 1, "age": 2.0}
     track.met([value(3)], 3.0)
-    assert told(track, 3.0) == {"produced": 6, "received": 4, "disorder": 1, "age": 2.0}
+    assert told(track, 3.0) == {"produced": 6, "received": 4, "lost": 1, "disorder": 1, "age": 2.0}
+    track.forget()
+    assert told(track, 3.0)["lost"] == 1, "a count never falls"
 
 
 def test_a_number_that_comes_again_is_told() -> None:
@@ -109,9 +116,48 @@ def test_after_a_gap_in_reading_nothing_of_before_is_judged() -> None:
     assert told(track) == {"produced": 6, "received": 2}
 
 
-def test_no_more_are_written_than_are_remembered() -> None:
-    assert sent(MOST_WAITING // 2).is_full
-    assert not sent(MOST_WAITING // 2 - 1).is_full
+def test_the_oldest_are_judged_no_more_where_too_many_are_on_their_way() -> None:
+    """Writing goes on, as only what is written can show that the flow copies again."""
+    track = sent(MOST_WAITING // 2 + 3)
+    assert told(track, 10.0)["age"] == 7.0
+    track.met([value(0), value(6), value(7), value(8)], 10.0)
+    assert "lost" not in told(track)
+
+
+def test_what_the_source_keeps_no_longer_is_judged_no_more() -> None:
+    """It may expire before it is copied: a person decides about that, and what is written then goes on."""
+    track = sent(1)
+    track.met([value(0), value(1)], 0.5)
+    for canary in track.numbered():
+        track.sent(canary, 1.0)
+    track.expire(2.0)
+    assert told(track, 9.0) == {"produced": 4, "received": 2}
+    later = track.numbered()
+    for canary in later:
+        track.sent(canary, 3.0)
+    track.met([value(canary.number) for canary in later], 4.0)
+    assert told(track, 9.0) == {"produced": 6, "received": 4}
+
+
+def test_little_is_written_while_nothing_arrives() -> None:
+    """One a minute still shows when the flow copies again, or a person has skipped what it could not."""
+    track = sent(1)
+    assert track.pause_s(10.0, SLOW_AFTER_S) == 10.0
+    assert track.pause_s(10.0, SLOW_AFTER_S + 1) == SLOW_S
+    assert track.pause_s(3600.0, SLOW_AFTER_S + 1) == 3600.0
+    track.met([value(0), value(1)], 99.0)
+    assert track.pause_s(10.0, 99.0) == 10.0
+
+
+def test_nothing_is_written_while_the_flow_does_not_run() -> None:
+    """It would expire, and stop the flow's next run: nobody copies it. Nor before anybody has seen it run."""
+    path = Path(__file__).parents[3] / "include" / "flows" / "flights-dr.yaml"
+    where = {"ONCEOVER_EAST": "127.0.0.1:1", "ONCEOVER_WEST": "127.0.0.1:2"}
+    thread = CanaryThread(load_flow(path, environ=where))
+    assert not thread.may_write
+    for state in RunState:
+        thread.saw_run(state)
+        assert thread.may_write == (state in (RunState.STARTING, RunState.RUNNING))
 
 
 def test_a_new_run_goes_on_behind_the_last_one() -> None:

@@ -13,6 +13,7 @@ from onceover.metrics import catalogue as m
 from onceover.metrics.catalogue import ALL, MetricKind
 from onceover.metrics.figures import Distribution, Figures, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
+from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
 from onceover.operate.statusshape import broken_entry
 from onceover.state.records.runstate import RunState
 from tests.support.hostilenames import HOSTILE
@@ -108,6 +109,39 @@ def test_above_the_bound_only_who_is_not_in_order_has_series() -> None:
     all_stopped = running_entry(partitions=[partition_entry(n, "stopped") for n in range(31)])
     assert len(values(all_stopped, "partition_state", most=30)) == 30
     assert values(all_stopped, "flow_partitions", most=30)[("stopped",)] == 31
+
+
+def test_states_are_the_ones_that_status_has() -> None:
+    """Each is counted, also where no partition is in it; who needs somebody has series."""
+    told = running_entry()
+    assert {state for (state,) in values(told, "flow_partitions")} == set(PartitionState)
+    assert {state for (state,) in values(told, "flow_state")} == set(CopyState)
+    every = [partition_entry(number, str(state)) for number, state in enumerate(PartitionState)]
+    shown = values(running_entry(partitions=every), "partition_state", most=len(every) - 1)
+    assert {state for _, _, state, _ in shown} == PARTITION_NEEDS
+    assert set(PartitionState) - PARTITION_NEEDS == {"caught_up", "copying", "idle"}
+
+
+def test_lag_of_what_is_copied_is_told_without_the_rest() -> None:
+    """What is stopped or not taken in has a lag that no commit makes less; what is unknown has none."""
+    some = [partition_entry(0, "copying", 3), partition_entry(1, "stuck", 4), partition_entry(2)]
+    others = [partition_entry(3, "stopped", 50), partition_entry(None, "not_enrolled", 60)]
+    dark = partition_entry(4, "unknown", None)
+    for partitions, lag in (
+        ([*some, *others, dark], {(): 7}),
+        (others, {(): 0}),
+        ([*others, dark], {}),
+    ):
+        told = running_entry(partitions=partitions, lag_offsets=110)
+        assert values(told, "flow_copied_lag_offsets") == lag
+
+
+def test_above_the_bound_the_worst_come_first() -> None:
+    """Where the source is away no partition is known, and one that is stopped still has series."""
+    dark = [partition_entry(number, "unknown", None) for number in range(9)]
+    told = running_entry(partitions=[*dark, partition_entry(9, "stopped")])
+    shown = values(told, "partition_state", most=2)
+    assert {(number, state) for _, number, state, _ in shown} == {("9", "stopped"), ("0", "unknown")}
 
 
 def test_above_the_bound_no_topic_has_series() -> None:

@@ -14,8 +14,9 @@ from onceover.config.codes import ConfigCode
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
 from onceover.groups.standing import describe_standing
 from onceover.operate.codes import StatusCode
-from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
-from onceover.operate.stuck import STUCK, transaction_words
+from onceover.operate.states import CopyState, PartitionState
+from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, partition_name
+from onceover.operate.stuck import transaction_words
 from onceover.shown import lined
 from onceover.state.records.runstate import describe_run
 from onceover.state.records.verdicts import describe_audit
@@ -84,7 +85,7 @@ def progress_line(status: Mapping[str, Any]) -> str:
 
 
 def _state_words(status: Mapping[str, Any]) -> str:
-    return _WAITING if status["state"] == WAITING else str(status["state"]).replace("_", " ")
+    return _WAITING if status["state"] == CopyState.WAITING else str(status["state"]).replace("_", " ")
 
 
 def _title(status: Mapping[str, Any]) -> str:
@@ -149,7 +150,7 @@ def _letters_words(letters: Mapping[str, Any]) -> str:
 def _table(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not partitions:
         return
-    rows = [p for p in partitions if len(partitions) <= _ROWS or p["state"] != "caught_up"]
+    rows = [p for p in partitions if len(partitions) <= _ROWS or p["state"] != PartitionState.CAUGHT_UP]
     yield _COLUMNS.format("partition", "lane", "state", "position", "source LSO", "lag")
     for p in rows:
         cells = (_cell(p[key]) for key in ("lane", "state", "position", "lso", "lag_offsets"))
@@ -157,7 +158,7 @@ def _table(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"  {p['stop']['code']}"
             if p["stop"]
             else f"  {StatusCode.NOT_MOVING}"
-            if p["state"] == STUCK
+            if p["state"] == PartitionState.STUCK
             else ""
         )
         yield _COLUMNS.format(partition_name(p), *cells) + code

@@ -39,6 +39,7 @@ class Layout:
         delivery: the run's delivery mode; records older than the field are of exactly_once.
         seized: made by an operator's change of progress: nobody copies until the next start.
         fenced_starts: how many starts up to now have fenced a run that had not said that it ended.
+        restarts: how many starts up to now have followed a run that had failed or not said that it ended.
         interrupted: of a seized one: the last run before all changes by hand had not ended in order, so that
             somebody has to start the flow again.
         ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
@@ -63,6 +64,7 @@ class Layout:
     seized: bool = False
     interrupted: bool = False
     fenced_starts: int = 0
+    restarts: int = 0
     ended_why: str | None = None
     ended_error: str | None = None
     ended_passes: bool = False
@@ -130,6 +132,16 @@ def fence_bound(previous: Layout | None) -> int:
     if previous is None:
         return 0
     return previous.lanes if previous.ready else previous.fence_up_to
+
+
+def restarts_with(previous: Layout | None) -> int:
+    """Return how many starts have followed a run that did not end in order, with the one after ``previous``.
+
+    A change by hand in between is a person's doing: what follows it is a start like the first.
+    """
+    if previous is None:
+        return 0
+    return previous.restarts + (leaves_unfinished(previous) and not previous.seized)
 
 
 def ever_handled(previous: Layout | None, *, handler: bool, seized: bool) -> bool | None:

@@ -33,6 +33,7 @@ from onceover.metrics.canary import CanaryTrack, next_number
 from onceover.metrics.codes import MetricsCode
 from onceover.metrics.figures import Figures
 from onceover.model import TopicPartition
+from onceover.state.records.runstate import RunState
 from onceover.topics.own import check_ready
 from onceover.topics.scope import explain
 from onceover.wire.batches.records import decode
@@ -41,10 +42,12 @@ from onceover.wiring.flows import open_clusters, rules
 
 log = logging.getLogger(__name__)
 
-# They are read once, at once; an hour lets people look. Its copy gets this configuration with the topic.
+# They are read once, at once; but what expires before it is copied stops its partition until a person has
+# decided: as long as brokers keep other topics by default. Its copy gets this configuration with the topic.
+_RETENTION_S: Final = 7 * 86_400.0
 _CONFIG: Final = {
     "cleanup.policy": "delete",
-    "retention.ms": "3600000",
+    "retention.ms": f"{_RETENTION_S * 1000:.0f}",
     "message.timestamp.type": "CreateTime",
 }
 _FETCH_BYTES: Final = 1 << 18
@@ -70,6 +73,8 @@ class CanaryThread:
         self._flow, self._clock = flow, clock
         self._over, self._lock = threading.Event(), threading.Lock()
         self._track = CanaryTrack(secrets.token_hex(4), 0)
+        # Nobody has seen it run yet.
+        self._run_state = RunState.UNKNOWN
         # Up to where the copy was read, over lost connections.
         self._places: dict[TopicPartition, tuple[UUID, int]] = {}
 
@@ -96,6 +101,15 @@ class CanaryThread:
         """Add what is known to the flow's samples."""
         with self._lock:
             self._track.add_to(figures, self._flow.flow, self._clock())
+
+    def saw_run(self, state: RunState) -> None:
+        """Take down how the flow's newest run was when it was looked at last."""
+        self._run_state = state
+
+    @property
+    def may_write(self) -> bool:
+        """Tell whether somebody copies what is written: otherwise it would expire, and stop the next run."""
+        return self._run_state in (RunState.STARTING, RunState.RUNNING)
 
     def _run(self) -> None:
         numbers_known = False
@@ -153,9 +167,12 @@ class CanaryThread:
         due_s = self._clock()
         try:
             while not self._over.is_set():
-                if self._clock() >= due_s:
-                    due_s = self._clock() + interval_s
-                    if reader.opened() and not self._track.is_full:
+                now_s = self._clock()
+                with self._lock:
+                    self._track.expire(now_s - _RETENTION_S)
+                if now_s >= due_s and self.may_write:
+                    due_s = now_s + self._track.pause_s(interval_s, now_s)
+                    if reader.opened():
                         self._send(producer)
                 self._read(reader)
         finally:

@@ -31,6 +31,7 @@ from onceover.model import TopicPartition
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.positions.tail import MapTail
+from onceover.state.records.runstate import RunState
 from onceover.wiring.drills import drill_history
 from onceover.wiring.monitoring.canary import CanaryThread
 from onceover.wiring.status import of_file, read_status
@@ -111,6 +112,7 @@ class FlowMonitor:
         add_driver(figures, entry, now_ms())
         self._counts.add_to(figures, flow, self._settings.most)
         if self._canary is not None:
+            self._canary.saw_run(RunState(entry["run"]["state"]))
             self._canary.add_to(figures)
         if entry["target"]["error"] is None and entry["error"] is None:
             figures.add(self._seldom)

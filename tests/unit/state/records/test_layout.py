@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.errors import Fatal, Fenced, NeedsOperator
+from onceover.errors import Fatal, Fenced, NeedsOperator, Retriable
 from onceover.state.records.layout import (
     ASKED,
     DONE,
@@ -19,6 +19,7 @@ from onceover.state.records.layout import (
     ever_handled,
     fence_bound,
     leaves_unfinished,
+    restarts_with,
 )
 
 LAYOUT = Layout(
@@ -179,3 +180,13 @@ def test_a_handler_that_has_run_once_is_remembered() -> None:
     assert [ever_handled(each, handler=False, seized=False) for each in known] == [False, True, None]
     assert [ever_handled(each, handler=True, seized=True) for each in known] == [False, True, None]
     assert [ever_handled(each, handler=True, seized=False) for each in known] == [True, True, True]
+
+
+def test_starts_after_a_run_that_did_not_end_in_order_are_counted() -> None:
+    """Killed or failed; neither the first, nor the next of a schedule, nor one after a change by hand."""
+    running = replace(LAYOUT, restarts=4)
+    failed = running.as_ended(1, FAILED, Retriable("the JVM is gone"))
+    assert restarts_with(None) == 0
+    by_hand = replace(running, seized=True, interrupted=True)
+    assert [restarts_with(each) for each in (running, failed, by_hand)] == [5, 5, 4]
+    assert [restarts_with(running.as_ended(1, why)) for why in (DONE, ASKED)] == [4, 4]
