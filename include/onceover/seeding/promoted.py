@@ -270,8 +270,8 @@ def _lost(flow: str, place: FlowClusters, seat: Seat, end: int, stop: Stop) -> R
         f"{told(stop)}: offset {end}, where the copy of flow {flow} ended when it was promoted, means other "
         f"records on {here} now",
         f"what was copied from {there} may be there alone: keep it elsewhere, then delete "
-        f"{seat.target.topic} on {there}: what {here} holds is copied anew; or keep it there and name the offset with "
-        "`--from file:...`",
+        f"{seat.target.topic} on {there}: what {here} holds is copied anew; or keep it there and name the "
+        "offset with `--from file:...`",
     )
 
 
