@@ -19,11 +19,12 @@ class JobInterrupted(AirflowException):
     Args:
         message: what interrupted it.
         killed: whether its processes were killed, or crashed.
+        ran_s: how long they had run; None: as long as the try.
     """
 
-    def __init__(self, message: str, *, killed: bool = False) -> None:
+    def __init__(self, message: str, *, killed: bool = False, ran_s: float | None = None) -> None:
         super().__init__(screen(message))
-        self.killed = killed
+        self.killed, self.ran_s = killed, ran_s
 
 
 class TaskFailed(AirflowFailException):

@@ -101,6 +101,7 @@ def test_a_stop_that_a_resume_came_behind_is_given_back(case: Case) -> None:
     case.assert_never_back()
 
 
+@pytest.mark.soak
 def test_a_configuration_that_the_runs_came_behind_is_put_back(case: Case) -> None:
     """Nothing of what a person has put is lost; the next run moves the connector with it."""
     late = case.tool.heard(

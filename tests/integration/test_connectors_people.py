@@ -20,6 +20,7 @@ def case(workers: Workers, target_cluster: SharedCluster, unique_name: str, tmp_
         yield case
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_named_once_is_kept(case: Case) -> None:
     """Every later run without ``--topic`` finds it in order, and asks for no decision."""
     case.begin()
@@ -55,6 +56,7 @@ def test_a_plan_says_how_long_a_connector_stands(
         assert plain.tool.plan(plain.name).of(plain.name)["outage_s"] > planned["outage_s"]
 
 
+@pytest.mark.soak
 def test_every_worker_is_named_once(case: Case) -> None:
     """A worker that is counted twice, or found by itself, hides one that nobody has asked for its tasks."""
     first, second = case.cluster.urls
@@ -169,6 +171,7 @@ def test_a_connector_that_the_run_has_stopped_is_never_said_to_do_what_it_did(ca
     case.assert_goes_on()
 
 
+@pytest.mark.soak
 def test_a_run_is_over_once_a_person_has_resumed_the_connector(case: Case) -> None:
     """Whatever became of its offsets since is not this run's to judge by stopping it."""
     case.begin()

@@ -52,6 +52,7 @@ def test_a_topic_that_deletes_is_refused(case: Case) -> None:
     assert_untouched(case)
 
 
+@pytest.mark.soak
 def test_a_topic_with_foreign_keys_is_refused(case: Case) -> None:
     """Somebody else's topic is left alone."""
     create_own_topic(case)

@@ -84,6 +84,7 @@ def test_a_refusal_shows_nothing_that_workers_alone_know(case: Case, tmp_path: P
         assert SECRET not in f"{answer}"
 
 
+@pytest.mark.soak
 def test_a_refusal_after_the_stop_lets_the_connector_go_on(case: Case, trouble: Path) -> None:
     """Its system went away meanwhile: it does what it did, and that is said."""
     away = Path(f"{trouble}.refuse")

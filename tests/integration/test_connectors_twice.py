@@ -34,6 +34,7 @@ def lose_home(case: Case) -> None:
     shutil.rmtree(case.tool.home)
 
 
+@pytest.mark.soak
 def test_another_machine_goes_on_after_a_kill(case: Case) -> None:
     """What the connector was is on the cluster: plan, apply and verify go on from it."""
     case.tool.killed_at(StepName.CONFIGURED, "apply", case.name)

@@ -202,8 +202,11 @@ class PartitionFacts:
     def exact(self) -> int | None:
         """Where the group goes on if the receiving log reaches so far, None where that is not known."""
         translated = self.translation.offset if isinstance(self.translation, Translated) else None
-        if self.stood is None or self.is_back or translated is None:
-            return translated if self.stood is None else self.stood
+        if self.is_back:
+            return self.stood
+        if self.stood is None or translated is None:
+            # What is remembered names no topic: where the map does not tell, it may be of one that is gone.
+            return translated
         # It is not in place any more: nothing is passed over for what was so back then.
         return min(self.stood, translated)
 

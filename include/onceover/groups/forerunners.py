@@ -22,7 +22,7 @@ from onceover.groups.moment import GroupMap
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
 
@@ -31,6 +31,9 @@ class ForerunnersMap(Protocol):
 
     def ids_between(self, target: TopicPartition) -> tuple[str, str]:
         """Return the ids of the topics that a target partition was copied between."""
+
+    def placed(self, target: TopicPartition) -> PlacedProgress | None:
+        """Return where the flow began to write to a target partition the last time."""
 
     def is_one_to_one(self, source: TopicPartition) -> bool:
         """Tell whether all that was copied from ``source`` is in one partition, which holds nothing else."""
@@ -135,7 +138,10 @@ class Forerunners:
             try:
                 end = 0 if record.promoted is None else record.promoted.ends.get(giving.partition, 0)
                 found = counterpart_before(each.moment, end, sides, ids, standing, following)
-                remembered = each.memory.of(Direction.FAILOVER, standing.group).get(giving)
+                remembered = None
+                if _is_between(each.moment, giving, ids):
+                    # Its offsets mean other records in other topics of these names.
+                    remembered = each.memory.of(Direction.FAILOVER, standing.group).get(giving)
             except UsageError as error:
                 return ForerunnersAnswer(each.flow, NotCovered(None, None, error.message))
             return ForerunnersAnswer(each.flow, found, remembered)
@@ -173,7 +179,7 @@ def counterpart_before(
         sides: the giving partition and the receiving one; ``ids`` those of their topics.
     """
     giving, receiving = sides
-    if known.ids_between(giving) != (ids[1], ids[0]):
+    if not _is_between(known, giving, ids):
         return NotCovered(None, None, "it was copied between other topics of these names")
     if not known.is_one_to_one(receiving):
         return NotCovered(None, None, "a handler has spread it over several partitions")
@@ -182,6 +188,9 @@ def counterpart_before(
     if at is None or at > end:
         return NotCovered(None, None, f"nothing is told of what is behind offset {end}")
     found = known.to_source(giving, at)
+    placed = known.placed(giving)
+    if placed is not None and _passes_over(at, found, placed):
+        return NotCovered(None, None, f"others may have written between {at} and {placed.target_end}")
     if isinstance(found, Translated) and found == known.to_source(giving, end):
         # Nothing that it has copied follows before the promotion: the next record is one of the clients'.
         found = following.to_target(giving, end)
@@ -190,6 +199,19 @@ def counterpart_before(
     # Behind the last record before a gap there are several positions, all of which are the same place.
     here = known.to_target(receiving, standing.current) == Translated(standing.at)
     return Translated(standing.current) if here else found
+
+
+def _passes_over(at: int, found: Translation, placed: PlacedProgress) -> bool:
+    """Tell whether a place before a later way out is answered by what that one has copied.
+
+    Between what was copied before and the place where it went on, clients have written.
+    """
+    return isinstance(found, Translated) and at < placed.target_end and found.offset >= placed.offset
+
+
+def _is_between(known: ForerunnersMap, giving: TopicPartition, ids: tuple[str, str]) -> bool:
+    """Tell whether a forerunner has copied between the very topics that are copied back."""
+    return known.ids_between(giving) == (ids[1], ids[0])
 
 
 def _promoted(translator: Translator, giving: TopicPartition) -> Enrolment | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
+from onceover.state.records.enrolment import PlacedProgress
 from onceover.wire.offsetlookup import Translation
 
 
@@ -57,6 +58,10 @@ class GroupMap:
     def copied_on(self, source: TopicPartition, offset: int) -> int | None:
         """Return up to where everything behind a source offset was copied, without a kept record."""
         return self._translator.copied_on(source, offset)
+
+    def placed(self, target: TopicPartition) -> PlacedProgress | None:
+        """Return where the flow began to write to a target partition the last time."""
+        return self._translator.placed(target)
 
     def ids_between(self, target: TopicPartition) -> tuple[str, str]:
         """Return the ids of the topics that a target partition was copied between."""

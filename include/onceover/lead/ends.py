@@ -164,7 +164,8 @@ class EndCheck:
     def _leaderless(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return those that nobody leads on one of the sides, their part of the offset map included."""
         source, target = self._both()
-        owners = {tp: e for e in self._read().values() for tp in e.sources() if tp in partitions}
+        enrolled = target.retry(self._read, Deadline(_TIMEOUT_S))
+        owners = {tp: e for e in enrolled.values() for tp in e.sources() if tp in partitions}
         here = source.retry(lambda: source.each_topic(sorted({tp.topic for tp in owners}))).found
         written = {tp: (e.target_of(tp), map_partition(self._flow, tp)) for tp, e in owners.items()}
         topics = sorted({one.topic for pair in written.values() for one in pair})

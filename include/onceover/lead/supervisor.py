@@ -129,6 +129,7 @@ class Supervisor:
         self._unenrolled: list[Refusal] = []
         self._asked: dict[tuple[str, int], float] = {}
         self._discovered: Scope | None = None
+        self._noted: dict[str, object] | None = None
         self._heard_ms = 0
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
 
@@ -184,6 +185,7 @@ class Supervisor:
             self.discover()
         self._acls.tick(self._copied, self._owned, self._owned.notes)
         self._mirror.tick()
+        self._note_refused(just_read=False)
         self._note_standstills()
         if now >= self._next_positions_s:
             self._mirror_positions()
@@ -239,7 +241,7 @@ class Supervisor:
             self._notes.write(names.REQUEST_STOP, None)
         self._mirror.finish()
         # What the last round could not write: short runs have no other.
-        self._note_refused()
+        self._note_refused(just_read=True)
 
     def close(self) -> None:
         """Close everything; the clusters belong to the caller."""
@@ -348,7 +350,7 @@ class Supervisor:
             "source_ms": max(self._heard_ms, self._movement.heard_ms),
         }
         self._notes.write(names.HEARTBEAT, value)
-        self._note_refused()
+        self._note_refused(just_read=True)
         self._take_back()
 
     def _take_back(self) -> None:
@@ -360,13 +362,18 @@ class Supervisor:
             if now_s - seen_s > _REQUEST_LIFE_S:
                 self._notes.write(key, None)
 
-    def _note_refused(self) -> None:
-        """Write down what is refused, for ``status``; only when it is something else than before."""
+    def _note_refused(self, *, just_read: bool) -> None:
+        """Write down what is refused, for ``status``; only when it is something else than before.
+
+        Args:
+            just_read: what stands in the state is known; otherwise our own last note may not be in it yet.
+        """
         others = [*self._acls.refused, *self._mirror.refused, *self._map.refused]
         refused = [refusal.document() for refusal in [*self.refused, *others]]
-        value = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
-        if self._requests.values.get(names.REFUSED) != value:
+        value: dict[str, object] = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
+        if self._requests.values.get(names.REFUSED) != value and (just_read or self._noted != value):
             self._notes.write(names.REFUSED, value)
+            self._noted = value
 
     def _note_standstills(self) -> None:
         """Write down what does not move, for ``status``; nothing while everything has always moved."""

@@ -27,7 +27,7 @@ from onceover.positions.store import MapStore, PairRow
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import read_leader
-from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.enrolment import Enrolment, PlacedProgress, read_enrolments
 from onceover.state.records.layout import Layout, layout_in
 from onceover.state.records.progress import beside, copied_between
 from onceover.wire.offsetlookup import (
@@ -52,6 +52,8 @@ DELETED: Final = "the target topic was deleted since it was copied"
 _PATIENCE_S: Final = 5.0
 _EXACTLY_ONCE: Final = "exactly_once"
 _NAMED: Final = 5
+PROMOTED: Final = "a switchover has promoted the copy, and clients have written there since"
+BESIDE: Final = "it lies before where the flow went on: others may have written there"
 BEYOND: Final = "the target's log does not reach it, or a transaction is open there"
 
 
@@ -168,7 +170,8 @@ class Translator:
 
         Behind the last copied record, up to the end of the target's log, there are only markers and aborted
         attempts: offsets there translate to where the map ends. Not with ``at_least_once``, where records
-        that no map record speaks of yet can be there.
+        that no map record speaks of yet can be there; not behind the promotion of the copy; and not before
+        the place where the flow went on the last time.
 
         Args:
             target: partition of the target.
@@ -186,6 +189,9 @@ class Translator:
         refused = self._refused(enrolment, target)
         if refused is not None:
             return refused
+        promoted = enrolment.promoted if enrolment.is_promoted else None
+        if promoted is not None and offset > promoted.ends.get(target.partition, 0):
+            return NotCovered(None, None, PROMOTED)
         asked = source or own
         pair_of = enrolment.target_of(asked)
         found = self._asked(asked, lambda: self._look_up(asked, pair_of, target, offset, back=True))
@@ -208,6 +214,16 @@ class Translator:
             return [run for pair in pairs if not store.has_unread(pair) for run in store.runs(pair)]
 
         return next((run.end for run in self._map.ask(runs) or () if run.start <= offset < run.end), None)
+
+    def placed(self, target: TopicPartition) -> PlacedProgress | None:
+        """Return where the flow began to write to a target partition the last time, None where none is kept.
+
+        What stands before it, and is none of its copies, may be anybody's.
+
+        Raises:
+            UsageError: the partition is not part of the flow.
+        """
+        return self.enrolment(target=target).placed.get(target.partition)
 
     def ids_between(self, target: TopicPartition) -> tuple[str, str]:
         """Return the ids of the topics that a target partition was copied between, by source and target.
@@ -353,6 +369,11 @@ class Translator:
             return found
         if self._layout is None or self._layout.delivery != _EXACTLY_ONCE:
             return found
+        placed = self.placed(target) if own == target else None
+        if placed is not None and placed.target_end > found.end:
+            # Nothing was copied since: from the last copy up to there somebody else may have written.
+            known = offset >= placed.target_end
+            return Translated(placed.offset) if known else found._replace(why=BESIDE)
         return self._look_up(source, own, target, found.end, back=True)
 
     def _decided(self, partition: int, target: TopicPartition, offset: int) -> int:

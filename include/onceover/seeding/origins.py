@@ -12,14 +12,17 @@ from typing import Protocol
 
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.ports import Cluster
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
-from onceover.planning.plan import Change
+from onceover.planning import commands
+from onceover.planning.plan import Change, Refusal
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.plan import EARLIEST, Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
+from onceover.state.records.progress import beside, copied_between
+from onceover.stops.codes import StopCode
 
 
 @dataclass(frozen=True)
@@ -190,17 +193,32 @@ class FlowOrigin(Passive):
         """
         state = read_flow_state(self.target, self.name)
         self._check(state, place)
-        wanted = {seat.source for seat in seats_of(topics)}
-        copies = {tp: e.target_of(tp) for e in state.enrolled.values() for tp in e.sources() if tp in wanted}
+        wanted = {seat.source: topic.source for topic in topics for seat in topic.seats}
+        enrolled = {tp: e for e in state.enrolled.values() for tp in e.sources() if tp in wanted}
+        copies = {tp: e.target_of(tp) for tp, e in enrolled.items()}
         # By name: of all partitions, those of topics that may not be described would be left out.
         committed = self.target.committed(names.progress_group(self.name), list(copies.values()))
         reason = f"copied by flow {self.name} to {self.target.alias}"
-        return SeedOffsets(
-            {
-                tp: SeedOffset(committed[copy].offset, reason)
-                for tp, copy in copies.items()
-                if copy in committed
-            }
+        seeds: dict[TopicPartition, SeedOffset] = {}
+        refused: dict[TopicPartition, Refusal] = {}
+        for tp, copy in copies.items():
+            if (progress := committed.get(copy)) is None:
+                continue
+            copied, _ = copied_between(enrolled[tp], tp.partition, beside(progress).meta)
+            if copied == str(wanted[tp].topic_id):
+                seeds[tp] = SeedOffset(progress.offset, reason)
+            else:
+                refused[tp] = self._recreated(tp, copied, wanted[tp])
+        return SeedOffsets(seeds, refused)
+
+    def _recreated(self, tp: TopicPartition, copied: str, here: TopicInfo) -> Refusal:
+        return Refusal(
+            str(tp),
+            StopCode.SOURCE_RECREATED,
+            f"flow {self.name} has copied another topic of that name (expected topic id {copied}; seen "
+            f"{here.topic_id}): its offset means other records in this one",
+            f"bring flow {self.name} in order first (see {commands.command('status', self.name)}), or name "
+            "the offset with `--from file:...`",
         )
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:

@@ -1,7 +1,8 @@
 """Where a flow the other way goes on, behind what a switchover has promoted.
 
 Invariant: a partition is named only where both sides hold the same up to there: everything before the offset
-has come from where it is copied to, and nothing else has been written there since.
+has come from where it is copied to, and nothing else has been written there since. What is copied from is the
+very log that was promoted, whole up to what was copied: the offset means nothing in another one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
@@ -19,6 +20,7 @@ from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
+from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, Passive
@@ -29,7 +31,7 @@ from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
 from onceover.stops.codes import StopCode
-from onceover.stops.judge import Evidence
+from onceover.stops.judge import Evidence, lost_on_target
 from onceover.stops.record import Stop, stop_in
 
 _NONE: Final = "none"
@@ -38,11 +40,17 @@ _PARTED: Final = frozenset({StopCode.SOURCE_DIVERGED, StopCode.TARGET_SHORTENED}
 
 @dataclass(frozen=True)
 class _Logs:
-    """What the partitions that are copied to hold, and which are other logs than were copied."""
+    """What the partitions that are copied to hold, and which are other logs than were copied.
+
+    ``lost``: of which the promoted copy does not hold any more what was copied; ``unread``: or which nobody
+    can tell of now, on either side.
+    """
 
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     judged: JudgedSources
+    lost: Mapping[TopicPartition, Stop]
+    unread: Mapping[TopicPartition, OnceoverError]
     others: Mapping[str, Any]
 
 
@@ -108,12 +116,14 @@ class PromotedOrigin(Passive):
                     wanted[seat.target] = evidence_of(
                         self.name, seat.target, record, cut, progress, here, topic.source
                     )
-        return _Logs(
-            place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED),
-            place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED),
-            judge_sources(place.target, wanted, infos),
-            state.others,
-        )
+        starts = place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
+        ends = place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED)
+        judged = judge_sources(place.target, wanted, infos)
+        evidence, untold = dict(judged.evidence), dict[TopicPartition, Problem]()
+        with_target_logs(place.source, judged.evidence, evidence, untold)
+        lost = {tp: stop for tp, e in evidence.items() if (stop := lost_on_target(e)) is not None}
+        unread = {**judged.unread, **{tp: problem.error for tp, problem in untold.items()}}
+        return _Logs(starts, ends, judged, lost, unread, state.others)
 
     def _answer(
         self,
@@ -199,7 +209,9 @@ class PromotedOrigin(Passive):
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
         cut = cut or 0
         log_end = logs.ends.get(seat.target)
-        if (error := logs.judged.unread.get(seat.target)) is not None:
+        if (lost := logs.lost.get(seat.target)) is not None:
+            return _lost(self.name, place, seat, end, lost)
+        if (error := logs.unread.get(seat.target)) is not None:
             text = f"whether it is the log that was copied cannot be asked now: {error.message}"
             return Refusal(str(seat.source), SeedingCode.UNREADABLE, text, error.resolve or "run it again")
         if (stop := self._parted(seat, logs)) is not None:
@@ -247,6 +259,19 @@ def _diverged(flow: str, place: FlowClusters, seat: Seat, stop: Stop) -> Refusal
         f"keep what is on {where} alone elsewhere (an audit of flow {flow} tells where both sides part), "
         f"then delete {seat.target.topic} there: it is copied anew; or name the offset with "
         "`--from file:...`",
+    )
+
+
+def _lost(flow: str, place: FlowClusters, seat: Seat, end: int, stop: Stop) -> Refusal:
+    here, there = place.source.alias, place.target.alias
+    return Refusal(
+        str(seat.source),
+        stop.code,
+        f"{told(stop)}: offset {end}, where the copy of flow {flow} ended when it was promoted, means other "
+        f"records on {here} now",
+        f"what was copied from {there} may be there alone: keep it elsewhere, then delete "
+        f"{seat.target.topic} on {there}: what {here} holds is copied anew; or keep it there and name the "
+        "offset with `--from file:...`",
     )
 
 

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceover.backoff import Deadline
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
 from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
@@ -77,7 +77,7 @@ class DriverRun:
         self._stop = threading.Event()
         # Set by whatever the driver's loop need not wait its turn for.
         self._wake = threading.Event()
-        self._totals = Totals()
+        self._totals = Totals(self._wake.set)
         self._started_s = self._next_pruning_s = time.monotonic()
         self.layout: Layout | None = None
         self.stopped: list[dict[str, Any]] = []
@@ -85,6 +85,8 @@ class DriverRun:
         # True once everything that was on the source at the start was looked at, by a run nobody cut short.
         self._came_to_its_end = False
         self._stops_known = False
+        # True once all is done: what Spark says while it is taken down is nobody's concern.
+        self.ended = False
         self._asked = False
 
     def stop(self, *_: object) -> None:
@@ -113,6 +115,7 @@ class DriverRun:
             look = partial(flow_status, flow.flow, source, target)
             self.stopped = known_stops(look, target, asked=self._asked)
             self._stops_known = True
+            self.ended = True
         finally:
             leader.close()
             source.close()
@@ -132,20 +135,30 @@ class DriverRun:
                 over = self._watch_over(
                     query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes), until_end
                 )
-            self._asked = self._stop.is_set() or leader.was_asked_to_stop()
+            # Not later: ending the lanes is a request, too.
+            self._asked = self._stop.is_set() or leader.stop_requested()
             self._finish(spark, query, leader)
             self._came_to_its_end = over and not self._asked
             log.info("finished")
         except BaseException as error:
-            self.clean_up(spark, leader, error, parent)
-            raise
+            if not self.clean_up(spark, leader, error, parent):
+                raise
+            self._asked = True
+            return
         leader.end(ASKED if self._asked else DONE)
 
-    def clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException, parent: int) -> None:
-        """End what killed workers may have left open; fenced or unreachable, there is nothing to do.
+    def clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException, parent: int) -> bool:
+        """End what killed workers may have left open; unreachable, there is nothing to do.
 
         Args:
             cause: what the run ends with; ``parent`` is the process id of the JVM.
+
+        Returns:
+            Whether the run was told to end, and all is as if its processes had lived to see it: then it is
+            no failure, and nobody starts it again.
+
+        Raises:
+            Fenced: a newer run leads the flow. Whoever takes this one for killed would fence that.
         """
         # With the session it would end by an exception, and Spark writes a page about that.
         with suppress(Py4JError, PySparkException, ConnectionError):
@@ -157,10 +170,13 @@ class DriverRun:
             asked = self._stop.is_set() or leader.was_asked_to_stop()
             if asked and isinstance(error, Retriable):
                 leader.end(ASKED)
-            else:
-                leader.end(FAILED, error)
+                return True
+            leader.end(FAILED, error)
+        except Fenced:
+            raise
         except OnceoverError as failure:
             log.debug("not cleaned up: %s", failure)
+        return False
 
     def _watch_over(
         self, query: StreamingQuery, leader: Supervisor, slots: SlotWatch, until_end: UntilEnd | None
@@ -180,7 +196,8 @@ class DriverRun:
             if leader.stop_requested():
                 log.info("asked to stop")
                 return False
-            if until_end is not None and until_end.reached():
+            # Not before every lane has looked: a stop may have been mended, a position has to be renewed.
+            if until_end is not None and batch_of(query) >= 0 and until_end.reached():
                 log.info("caught up")
                 return True
             if os.getppid() != parent:
@@ -222,15 +239,17 @@ class DriverRun:
 
     def _finish(self, spark: SparkSession, query: StreamingQuery, leader: Supervisor) -> None:
         """End the query; its lanes commit or abort first."""
-        if query.isActive:
+        by_itself = not query.isActive
+        if not by_itself:
             leader.request_stop()
             # Spark goes on with another batch; its tasks see the request before they begin anything.
             _await_batch(query, batch_of(query) + 1, _STOP_S)
             query.stop()
         error = query.exception()
-        if error is not None:
+        if error is not None or by_itself:
             leader.leader.check()  # fenced explains everything else
-            raise query_error(error, partial(is_ending, spark))
+            # Its rows never end: it does not end by itself for a good reason.
+            raise query_error(error or PySparkException("the query has ended"), partial(is_ending, spark))
 
     def _announce(self, spark: SparkSession) -> None:
         """Leave a note of who runs, for people, for Airflow's button and for tests that kill."""
@@ -328,7 +347,9 @@ def _with_spark(run: DriverRun) -> None:
         with open_session() as spark:
             run.execute(spark)
     except (Py4JError, PySparkException, ConnectionError) as error:
-        raise session_error(error, parent) from error
+        if not run.ended:
+            raise session_error(error, parent) from error
+        log.debug("Spark did not end in order: %s", error)
 
 
 @privately()

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 
 class Totals(StreamingQueryListener):
-    """Adds up what the query's observed metrics say; called from Spark's own thread."""
+    """Adds up what the query's observed metrics say; called from Spark's own thread.
 
-    def __init__(self) -> None:
+    Args:
+        on_batch: called when a batch is over.
+    """
+
+    def __init__(self, on_batch: Callable[[], None]) -> None:
+        self._on_batch = on_batch
         self._lock = threading.Lock()
         self.records = self.bytes = self.transactions = 0
 
@@ -20,6 +26,7 @@ class Totals(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:
         """Add one batch."""
+        self._on_batch()
         observed = event.progress.observedMetrics.get("receipts")
         if observed is None:
             return

@@ -6,16 +6,19 @@ held up while a partition without a leader is waited for.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from onceover.config.flow.flowfile import Flow
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, unexpected
 from onceover.lead.ends import EndCheck
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
+
+log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.3
 # A look at thousands of partitions costs the target more than one at three.
@@ -85,6 +88,9 @@ class UntilEnd:
                 rest_s = max(_LOOK_S, _REST * (time.monotonic() - begun_s))
         except OnceoverError as error:
             self._error = error
+        except Exception as error:
+            log.exception("whether the run has come to its end")
+            self._error = unexpected(error)
         finally:
             self._check.close()
             self._wake()

@@ -19,7 +19,7 @@ from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.jobs.masters import check_master
-from onceover_airflow.jobs.retrying import retry_interrupted
+from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict, count_report, judge, judge_scope, read_report
 
 if TYPE_CHECKING:
@@ -103,14 +103,17 @@ class FlowJobOperator(SparkSubmitOperator):
             begun_s = time.monotonic()
             returncode, report, tail = self._run(loaded, job.with_own_report(), variables, context)
             verdict = self.judged(judge(returncode, report, log_tail=tail), report, context)
-            if not verdict.killed or (pause_s := restarts.pause_s(time.monotonic() - begun_s)) is None:
+            ran_s = time.monotonic() - begun_s
+            if not verdict.killed or (pause_s := restarts.pause_s(ran_s)) is None:
                 break
             log.warning(
                 "%s; started again at once, %d of %d", verdict.message, restarts.number, restarts.most
             )
+            if restarts.number == 1:
+                tell_of_restart(context, f"flow {self.flow}: {verdict.message}")
             time.sleep(pause_s)
         if verdict.next is AfterJob.RETRY:
-            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
+            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed, ran_s=ran_s)
         if verdict.next is AfterJob.FAIL or report is None:
             raise TaskFailed(f"flow {self.flow}: {verdict.message}")
         return self.result(report)

@@ -72,9 +72,16 @@ class Streak:
         """Return what ``asdict`` made a mapping of; None for anything else."""
         return cls(**value) if isinstance(value, dict) and value.keys() == set(cls.__slots__) else None
 
-    def longer(self, now_s: float, ran_s: float, *, killed: bool) -> Streak:
-        """Return the streak with another interruption, or a new one after a try that was well, or a pause."""
-        paused_s = 0.0 if self.last_s is None else now_s - ran_s - self.last_s
+    def longer(self, now_s: float, tried_s: float, *, killed: bool, ran_s: float | None = None) -> Streak:
+        """Return the streak with another interruption, or a new one after a run that was well, or a pause.
+
+        Args:
+            tried_s: how long the try has lasted.
+            killed: processes were killed.
+            ran_s: how long its last run has lasted: a try may have begun anew by itself.
+        """
+        paused_s = 0.0 if self.last_s is None else now_s - tried_s - self.last_s
+        ran_s = tried_s if ran_s is None else ran_s
         anew = ran_s >= HEALTHY_S or paused_s > LONGEST_DELAY_S + PAUSE_S
         before = Streak(now_s) if anew else self
         soon = killed and ran_s < HEALTHY_S
@@ -105,7 +112,9 @@ class InterruptionPolicy(RetryPolicy):
             return RetryDecision.fail(f"{type(exception).__name__} is not known to pass")
         now_s = _now_s()
         streak = recall(context) or Streak(now_s, tries=try_number - 1)
-        streak = streak.longer(now_s, now_s - _began_s(context, now_s), killed=exception.killed)
+        streak = streak.longer(
+            now_s, now_s - _began_s(context, now_s), killed=exception.killed, ran_s=exception.ran_s
+        )
         decision = streak.decide(now_s)
         # Airflow's clear leaves the store as it is, and whoever clears a failed task begins anew.
         remember(context, None if decision.action is RetryAction.FAIL else streak)
@@ -162,6 +171,11 @@ def tell_when_it_lasts(context: Context) -> None:
 
 def _is_known(exception: object) -> bool:
     return isinstance(exception, JobInterrupted) and not exception.killed
+
+
+def tell_of_restart(context: Context, what: str) -> None:
+    """Tell a person that processes were killed, although the task goes on: nothing else shows it."""
+    notify(context, f"started again at once: {what}")
 
 
 def tell_of_failure(context: Context) -> None:

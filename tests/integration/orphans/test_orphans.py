@@ -130,13 +130,13 @@ def test_the_way_back_behind_an_unplanned_switchover(replica: Orphaned, capsys: 
 @pytest.mark.parametrize(
     ("step", "when", "count"),
     [
-        ("commit-orphans", "before", "2"),
+        pytest.param("commit-orphans", "before", "2", marks=pytest.mark.soak),
         ("commit-orphans", "behind", "2"),
-        ("rename", "before", "1"),
-        ("delete-topic", "before", "1"),
+        pytest.param("rename", "before", "1", marks=pytest.mark.soak),
+        pytest.param("delete-topic", "before", "1", marks=pytest.mark.soak),
         ("delete-topic", "behind", "1"),
-        ("create-topic", "before", "1"),
-        ("create-topic", "behind", "1"),
+        pytest.param("create-topic", "before", "1", marks=pytest.mark.soak),
+        pytest.param("create-topic", "behind", "1", marks=pytest.mark.soak),
     ],
 )
 def test_killed_anywhere_each_orphan_is_exported_once(

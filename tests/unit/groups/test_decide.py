@@ -383,3 +383,26 @@ def test_what_the_group_has_read_itself_stands_for_nothing_else() -> None:
     assert decision is not None
     assert decision.kind is GroupAction.IN_PLACE
     assert remembered(seen, decision, NOW_MS).stands == {}
+
+
+@pytest.mark.parametrize("forerunner", [None, "there"])
+def test_what_is_remembered_of_a_position_is_no_place_where_the_map_does_not_tell(
+    forerunner: str | None,
+) -> None:
+    """The topic that it was in may have been made anew since; back where it comes from it is in place."""
+    known = Remembered(4000, frozenset({900}), NOW_MS, {900: OtherPosition(4000, 0)})
+    facts = PartitionFacts(
+        giving=HERE,
+        receiving=THERE,
+        committed=900,
+        translation=NotCovered(None, None, "it was copied between other topics of these names"),
+        start=0,
+        end=5000,
+        opposite=known,
+        forerunner=forerunner,
+    )
+    decision = decide(facts, Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.kind, decision.code) == (GroupAction.LEFT, GroupCode.NOT_COVERED)
+    back = decide(replace(facts, current=4000), Allowed(), NOW_MS)
+    assert back is not None and back.kind is GroupAction.IN_PLACE

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from onceover.groups.forerunners import GroupPlace, counterpart_before
+from onceover.groups.decide import OtherPosition, Remembered
+from onceover.groups.forerunners import Forerunners, GroupPlace, _Forerunner, counterpart_before
 from onceover.model import TopicPartition
+from onceover.state.records.enrolment import PlacedProgress
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
 TP = TopicPartition("orders", 3)
@@ -23,10 +28,14 @@ class East:
 
     ids: tuple[str, str] = (EAST, WEST)
     one_to_one: bool = True
+    went_on: PlacedProgress | None = None
     back: dict[int, int] = field(default_factory=lambda: {n: 100 + n for n in range(11)} | {END: 110})
 
     def ids_between(self, target: TopicPartition) -> tuple[str, str]:
         return self.ids
+
+    def placed(self, target: TopicPartition) -> PlacedProgress | None:
+        return self.went_on
 
     def is_one_to_one(self, source: TopicPartition) -> bool:
         return self.one_to_one
@@ -101,3 +110,36 @@ def test_what_is_not_known_is_no_answer(at: int, east: East, west: West) -> None
 def test_without_a_record_up_to_a_place_that_is_known_it_is_that_place() -> None:
     """On the second way out: the first copy ended there, and what came back begins there."""
     assert placed(12, west=West(on=END)) == 112
+
+
+@pytest.mark.parametrize("at", [9, 10])
+def test_on_a_later_way_out_what_clients_wrote_in_between_is_not_passed_over(at: int) -> None:
+    """The first copy ended at 9; clients wrote up to where the second one went on, which copied nothing."""
+    east = East(
+        went_on=PlacedProgress(5, 140, END), back={n: 100 + n for n in range(9)} | {9: 140, 10: 140, END: 140}
+    )
+    assert placed(at, east=east) is None
+    # The near misses: what the first copy has brought, and the place itself.
+    assert (placed(5, east=east), placed(END, east=east)) == (105, 112)
+
+
+@pytest.mark.parametrize("ids", [(WEST, EAST), (WEST, "id-made-anew")])
+def test_what_it_remembers_of_a_group_counts_between_the_same_topics_only(ids: tuple[str, str]) -> None:
+    """Of the topic that was deleted and made anew the position is another record, or none."""
+    known = Remembered(4000, frozenset({5}), 1, {5: OtherPosition(4000, 0)})
+    record = SimpleNamespace(
+        source=TP.topic, is_promoted=True, promoted=SimpleNamespace(ends={TP.partition: END})
+    )
+    one = _Forerunner(
+        "east",
+        cast(Any, SimpleNamespace(enrolment=lambda target: record)),
+        cast(Any, East()),
+        cast(Any, SimpleNamespace(of=lambda *_: {TP: known})),
+    )
+    nobody = cast(Any, SimpleNamespace())
+    asked = Forerunners(nobody, list, lambda _: Path(), lambda: None, _now={"east": one})
+    answer = asked.answer((TP, TP), ids, GroupPlace("g", 5, None), cast(Any, West()))
+    assert answer is not None
+    same = ids == (WEST, EAST)
+    assert answer.remembered == (known if same else None)
+    assert isinstance(answer.translation, Translated) is same

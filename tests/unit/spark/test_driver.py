@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.spark import driver, untilend
 from onceover.spark.driver import DriverRun, known_stops
 from tests.support.fakecluster import FakeCluster
 
@@ -97,5 +101,102 @@ def test_a_jvm_taken_from_a_run_that_was_told_to_end_is_no_failure(
     run, leader = DriverRun(cast(Any, None), "forever", Path()), Ending(requested=requested)
     if signalled:
         run.stop()
-    run.clean_up(cast(Any, Spark()), cast(Any, leader), cause, parent=-1)
+    as_asked = run.clean_up(cast(Any, Spark()), cast(Any, leader), cause, parent=-1)
     assert [(why, error and error.message) for why, error in leader.ended] == [expected]
+    # Nobody starts it again then.
+    assert as_asked == (expected[0] == "asked")
+
+
+def test_a_run_that_was_taken_over_is_not_taken_for_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever started it again would fence the newer one."""
+
+    def fenced(*_: object) -> None:
+        raise Fenced("generation 3 runs")
+
+    leader = Ending(requested=False)
+    monkeypatch.setattr(leader, "end", fenced)
+    run = DriverRun(cast(Any, None), "forever", Path())
+    with pytest.raises(Fenced):
+        run.clean_up(cast(Any, Spark()), cast(Any, leader), GONE, parent=-1)
+
+
+class Query:
+    """A query whose first batch is over at the third look."""
+
+    isActive = True
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def lastProgress(self) -> dict[str, int] | None:
+        self.looks += 1
+        return {"batchId": 0} if self.looks >= 3 else None
+
+
+class Leading:
+    """A supervisor with nothing to do."""
+
+    def tick(self) -> None:
+        pass
+
+    def stop_requested(self) -> bool:
+        return False
+
+
+class Reached:
+    """Everything is on the target, it seems."""
+
+    def reached(self) -> bool:
+        return True
+
+
+class Slots:
+    """There are enough."""
+
+    def check(self) -> None:
+        pass
+
+
+def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was stopped may be mended, and a position that nobody writes again expires."""
+    run = DriverRun(cast(Any, None), "caught-up", tmp_path)
+    monkeypatch.setattr(driver, "_TICK_S", 0.0)
+    monkeypatch.setattr(run, "_prune_receipts", lambda: None)
+    query = Query()
+    found = run._watch_over(cast(Any, query), cast(Any, Leading()), cast(Any, Slots()), cast(Any, Reached()))
+    assert (found, query.looks) == (True, 3)
+
+
+@pytest.mark.parametrize("fails", [KeyError("x"), Retriable("away")])
+def test_a_look_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch, fails: Exception) -> None:
+    """Otherwise nobody would ever find out that it is over."""
+
+    class Check:
+        left_out = frozenset[TopicPartition]()
+
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def open(self, *_: object) -> None:
+            pass
+
+        close = open
+
+        def ends(self) -> dict[TopicPartition, int]:
+            return {}
+
+        def reached(self, _ends: object) -> bool:
+            raise fails
+
+    woken = threading.Event()
+    monkeypatch.setattr(untilend, "EndCheck", Check)
+    monkeypatch.setattr(untilend, "open_clusters", lambda _flow: (None, None))
+    monkeypatch.setattr(untilend, "_LOOK_S", 0.0)
+    with untilend.UntilEnd(cast(Any, SimpleNamespace(flow="f")), "run", woken.set) as until_end:
+        until_end.begin()
+        assert woken.wait(10)
+        with pytest.raises(OnceoverError, match=r"x|away"):
+            until_end.reached()

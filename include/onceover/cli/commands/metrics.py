@@ -35,15 +35,18 @@ def run(args: argparse.Namespace) -> CommandResult:
         text = look_once(paths(), settings).decode()
         return CommandResult({"metrics": text}, text.rstrip("\n"))
     exporter = Exporter(paths, settings)
+    names_log = logging.getLogger(config_files.__name__)
+    level = names_log.level
     try:
         with asked_to_end() as asked, serving(args.host, args.port, exporter.scrape) as port:
             exporter.refresh()
             say(f"metrics of the flows at http://{_shown(args.host)}:{port}/metrics", aside=args.json)
             # Each time it would be said again which names are none.
-            logging.getLogger(config_files.__name__).setLevel(logging.ERROR)
+            names_log.setLevel(logging.ERROR)
             while not asked.wait(_FILES_S):
                 _refresh(exporter)
     finally:
+        names_log.setLevel(level)
         exporter.close()
     return CommandResult({"host": args.host, "port": port}, "ended")
 

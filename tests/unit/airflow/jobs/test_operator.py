@@ -24,6 +24,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.errors import Retriable, UsageError
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.jobs import retrying
 from onceover_airflow.jobs.hooks import SparkJobHook
 from onceover_airflow.jobs.operators import SPARK_UI_KEY, ReplicateOperator
 from onceover_airflow.jobs.retrying import RETRIES
@@ -200,10 +201,13 @@ def test_killed_driver_is_retried(
 def test_a_driver_that_was_killed_once_is_followed_by_another_in_the_same_try(
     operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it says is what counts."""
+    """What it says is what counts; a person is told, as nothing else shows it."""
+    told: list[str] = []
+    monkeypatch.setattr(retrying, "notify", lambda _context, reason: told.append(reason))
     spark.tell(kill=signal.SIGKILL)
     monkeypatch.setattr("onceover_airflow.jobs.operators.time.sleep", lambda _: spark.tell(report=DONE))
     assert execute(operator)["records"] == 7
+    assert [reason for reason in told if "killed by signal 9" in reason] == told != []
 
 
 def test_a_run_for_a_time_is_not_begun_again(

@@ -257,3 +257,13 @@ def test_notifier_that_cannot_be_loaded_is_said_before_it_is_needed(
     monkeypatch.setenv(VARIABLE, name)
     check_notifier()
     assert [record.levelname for record in caplog.records] == ["WARNING"] * warned
+
+
+def test_a_try_that_began_anew_by_itself_was_well_only_if_its_last_run_was() -> None:
+    """Four crashes, three minutes each, make a try of twelve."""
+    streak = Streak(0.0)
+    for number in range(1, MAX_KILLED + 1):
+        streak = streak.longer(number * 720.0, 720.0, killed=True, ran_s=180.0)
+    assert streak.killed == MAX_KILLED
+    assert streak.decide(MAX_KILLED * 720.0).action is RetryAction.FAIL
+    assert streak.longer(9000.0, 720.0, killed=True, ran_s=700.0).tries == 1

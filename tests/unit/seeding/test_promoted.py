@@ -1,0 +1,131 @@
+"""Where a flow the other way begins: only behind the very log that was promoted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from onceover.errors import Retriable
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset
+from onceover.model import TopicPartition
+from onceover.planning.plan import Refusal
+from onceover.seeding.origins import FlowClusters, FlowOrigin
+from onceover.seeding.plan import SeatedTopic, SeedOffset
+from onceover.seeding.promoted import PromotedOrigin
+from onceover.state import names
+from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
+from onceover.stops.codes import StopCode
+from onceover.wire.progress import ProgressMeta
+from tests.support.fakecluster import FakeCluster
+from tests.unit.seeding.test_plan import seat, topic
+
+EAST, WEST, ANOTHER = UUID(int=2), UUID(int=1), UUID(int=9)
+TP = TopicPartition("a", 0)
+# East 0 to 9 was copied to west 0 to 9, behind which stood a marker when it was promoted.
+CUT, END = 10, 11
+EPOCH = 3
+RECORD = Enrolment(
+    "a",
+    "a",
+    EAST,
+    WEST,
+    {0: 0},
+    5,
+    active=False,
+    placed={0: PlacedProgress(1, 0, 0)},
+    promoted=Promoted(2, "drill", {0: END}, {0: CUT}),
+)
+META = ProgressMeta(str(EAST), str(WEST), NO_EPOCH, 10, 1, (1, 1), CUT, EPOCH)
+
+
+def cluster(alias: str, topic_id: UUID, end: int, *epochs: tuple[int, int]) -> FakeCluster:
+    made = FakeCluster(alias, cluster_id=alias)
+    made.add_topic("a", topic_id, [0])
+    log = made.log_of(TP)
+    assert log is not None
+    log.end, log.epochs = end, list(epochs) or [(EPOCH, 0)]
+    return made
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = SimpleNamespace(
+        layout=SimpleNamespace(source_cluster_id="east"), enrolled={"a": RECORD}, others={}
+    )
+    for module in ("promoted", "origins"):
+        monkeypatch.setattr(f"onceover.seeding.{module}.read_flow_state", lambda *_: known)
+
+
+def answer(
+    west: FakeCluster, *, east: FakeCluster | None = None, forgotten: bool = False
+) -> SeedOffset | Refusal | None:
+    """Return where the flow from west to east begins."""
+    group = {} if forgotten else {TP: CommittedOffset(0, CUT, NO_EPOCH, META.encode())}
+    west.groups[names.progress_group("there")] = group
+    east = east or cluster("east", EAST, CUT)
+    here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
+    wanted = topic(seat(end=5_000))
+    seated = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=wanted.seats)
+    origin = PromotedOrigin("there", lambda *_: 0)
+    found = origin.read(FlowClusters("back", west, east), [seated])
+    return found.refused.get(TP) or found.offsets.get(TP)
+
+
+def code(found: SeedOffset | Refusal | None) -> str:
+    assert isinstance(found, Refusal), found
+    return found.code
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_it_begins_where_the_copy_ended(*, forgotten: bool) -> None:
+    found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), forgotten=forgotten)
+    assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, "none")
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_another_topic_of_the_name_has_no_place_behind_the_promotion(*, forgotten: bool) -> None:
+    """Its owners have deleted it and made it again: the offset lies in it, among other records."""
+    found = answer(cluster("west", ANOTHER, 5_000), forgotten=forgotten)
+    assert code(found) == StopCode.TARGET_RECREATED
+    assert isinstance(found, Refusal) and "delete a on east" in found.resolve
+
+
+def test_a_copy_that_was_cut_and_has_grown_again_has_none() -> None:
+    """As by an unclean election: clients have written where copied records were."""
+    found = answer(cluster("west", WEST, 5_000, (EPOCH, 0), (EPOCH + 1, 6)))
+    assert code(found) == StopCode.TARGET_SHORTENED
+
+
+def test_a_leader_elected_behind_what_was_copied_is_nothing() -> None:
+    """The near miss."""
+    found = answer(cluster("west", WEST, 5_000, (EPOCH, 0), (EPOCH + 1, 10)))
+    assert isinstance(found, SeedOffset)
+
+
+def test_what_is_empty_and_was_made_anew_is_copied_whole_whatever_it_is_copied_from() -> None:
+    found = answer(cluster("west", ANOTHER, 5_000), east=cluster("east", ANOTHER, 0))
+    assert isinstance(found, SeedOffset) and found.offset == 0
+
+
+def test_a_copy_that_does_not_answer_is_not_taken_for_whole() -> None:
+    west = cluster("west", WEST, 5_000)
+    west.away[TP] = Retriable("nobody leads it")
+    assert code(answer(west)) == "UNREADABLE"
+
+
+@pytest.mark.parametrize("source_id", [EAST, ANOTHER])
+def test_another_flows_progress_counts_in_the_topic_that_it_has_copied(source_id: UUID) -> None:
+    """An offset of a topic that was deleted since names other records, or none."""
+    west = cluster("west", WEST, CUT)
+    west.groups[names.progress_group("there")] = {TP: CommittedOffset(0, CUT, NO_EPOCH, META.encode())}
+    east = cluster("east", source_id, 100)
+    seated = SeatedTopic(
+        source=east.topics(["a"])["a"], target="a", copy=None, enrolment=None, seats=topic(seat()).seats
+    )
+    found = FlowOrigin("there", west).read(FlowClusters("f", east, cluster("north", WEST, 0)), [seated])
+    if source_id == EAST:
+        assert found.offsets[TP].offset == CUT
+    else:
+        assert found.refused[TP].code == StopCode.SOURCE_RECREATED
