@@ -266,7 +266,13 @@ def _shadow(
     name = names.rehearsal_flow(flow.flow)
     # Names are those of the source behind a prefix, whatever the flow calls its copies.
     naming = NamingPolicy(PREFIX, names.rehearsal_copies(flow.flow), flow.target.alias)
-    scope = Scope(Rules((), (), naming, chosen=topics), start, float("inf"), flow.topics.sync_configs)
+    scope = Scope(
+        Rules((), (), naming, chosen=topics),
+        start,
+        float("inf"),
+        flow.topics.sync_configs,
+        flow.limits.bytes_per_second,
+    )
     return ShadowCopy(
         name,
         source,
