@@ -56,7 +56,7 @@ class UntilEnd:
             self._check.close()
 
     def begin(self) -> Mapping[TopicPartition, int]:
-        """Fix what "caught up" means, the source's LSO now, and look from now on.
+        """Fix what "caught up" means: the source's LSO now.
 
         Returns:
             where each partition ends, for the lanes.
@@ -65,22 +65,24 @@ class UntilEnd:
             Retriable: the source tells of no partition.
         """
         self._ends = self._check.ends()
-        ends = {**self._ends, **dict.fromkeys(self._check.left_out, _UNKNOWN)}
-        self._thread.start()
-        return ends
+        return {**self._ends, **dict.fromkeys(self._check.left_out, _UNKNOWN)}
 
     def reached(self) -> bool:
-        """Tell whether it is over.
+        """Tell whether it is over, by looks that begin when this is asked first.
+
+        What is true before every lane has looked may be so no more behind it: a stop that was mended is none.
 
         Raises:
             OnceoverError: it cannot be found out, or nothing is left but what nobody leads.
         """
+        if self._thread.ident is None:
+            self._thread.start()
         if self._error is not None:
             raise self._error
         return self._reached
 
     def _run(self) -> None:
-        rest_s = _LOOK_S
+        rest_s = 0.0
         try:
             while not self._over.wait(rest_s) and not self._reached:
                 begun_s = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -197,6 +198,10 @@ def test_a_look_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch, fails: 
     monkeypatch.setattr(untilend, "_LOOK_S", 0.0)
     with untilend.UntilEnd(cast(Any, SimpleNamespace(flow="f")), "run", woken.set) as until_end:
         until_end.begin()
+        # Nobody looks before the lanes have.
+        assert not woken.is_set() and not until_end._thread.is_alive()
+        with suppress(OnceoverError):
+            assert not until_end.reached()
         assert woken.wait(10)
         with pytest.raises(OnceoverError, match=r"x|away"):
             until_end.reached()
