@@ -28,9 +28,16 @@ class Epochs:
         self._bootstrap, self._admin = bootstrap, admin
 
     def partition(self, topic: str) -> dict[str, Any]:
-        """Return what the metadata says of it; nothing where the broker does not know it yet."""
-        partitions: list[dict[str, Any]] = self._admin.describe_topics([topic])[0]["partitions"]
-        return partitions[0] if partitions else {}
+        """Return what the metadata says of it.
+
+        Any broker may be asked, and one may not know yet what another one has told already.
+        """
+
+        def told() -> list[dict[str, Any]]:
+            partitions: list[dict[str, Any]] = self._admin.describe_topics([topic])[0]["partitions"]
+            return partitions
+
+        return wait_until(told, _TIMEOUT_S, f"a broker knows {topic}")[0]
 
     def create(self, topic: str, brokers: list[int]) -> None:
         """Create a topic of one partition on those brokers; the first one leads."""
@@ -38,7 +45,7 @@ class Epochs:
         self._admin.create_topics([NewTopic(topic, -1, -1, **spread)])
 
         def ready() -> bool:
-            return sorted(self.partition(topic).get("isr_nodes", [])) == sorted(brokers)
+            return sorted(self.partition(topic)["isr_nodes"]) == sorted(brokers)
 
         wait_until(ready, _TIMEOUT_S, f"{topic} is on {brokers}")
 
