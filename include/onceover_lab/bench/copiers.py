@@ -7,14 +7,18 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
+
+import psutil
 
 from onceover.errors import Retriable, UsageError
 from onceover.process.children import ChildProcess, tail
 from onceover_lab.bench.flowfile import flow_name, flow_yaml
 from onceover_lab.bench.mirror import mirror_properties, mirrored_topic
-from onceover_lab.bench.workloads import Contender, System, Workload
+from onceover_lab.bench.workloads import Contender, System, Victim, Workload
+from onceover_lab.embed.driver import kill_driver, read_driver
 from onceover_lab.embed.mirrormaker import MirrorMaker
 from onceover_lab.embed.ports import PortReservation
 
@@ -22,6 +26,7 @@ from onceover_lab.embed.ports import PortReservation
 _STOP_TIMEOUT_S: Final = 60
 # What Kafka's own start script gives it.
 _MIRROR_HEAP_MB: Final = 2048
+_WORKER: Final = "pyspark.worker"
 _CLI: Final = (sys.executable, "-m", "onceover.cli.main")
 
 
@@ -91,19 +96,45 @@ class OnceoverCopier:
         self._flow_path = run_dir / f"{flow_name(*run)}.yaml"
         self._flow_path.write_text(flow_yaml(*run, arena.source_bootstrap, arena.target_bootstrap))
         self._env = {**os.environ, "ONCEOVER_HOME": str(run_dir)}
-        argv = [*_CLI, "replicate", str(self._flow_path), "--until", "forever", "--json"]
-        self._child = ChildProcess.start(
-            argv,
-            name="onceover",
-            log_path=run_dir / "onceover.log",
-            env=self._env,
-            # It has processes of its own to end when the benchmark is killed.
-            death_signal=signal.SIGTERM,
-        )
+        self._home = run_dir
+        self.log_path = run_dir / "onceover.log"
+        self._child = self._start("forever", self.log_path)
 
     @property
     def pid(self) -> int:
         return self._child.pid
+
+    def start_until_caught_up(self) -> ChildProcess:
+        """Start the flow of this copier once more, when it is stopped, until it has caught up."""
+        return self._start("caught-up", self._home / "caught-up.log")
+
+    def kill(self, victim: Victim) -> None:
+        """Send SIGKILL to the driver with its JVM, or to the busiest of Spark's Python workers.
+
+        Raises:
+            Retriable: there is none.
+        """
+        if victim is Victim.DRIVER:
+            flow = self._flow_path.stem
+            driver = read_driver(self._home, flow)
+            if driver is None:
+                raise Retriable("the flow has no driver to kill", where=flow)
+            kill_driver(driver, flow)
+            return
+        workers = [each for each in psutil.Process(self.pid).children(recursive=True) if _is_worker(each)]
+        if not workers:
+            raise Retriable("the flow has no worker to kill", where=self._flow_path.stem)
+        max(workers, key=_cpu_s).kill()
+
+    def _start(self, until: str, log_path: Path) -> ChildProcess:
+        return ChildProcess.start(
+            [*_CLI, "replicate", str(self._flow_path), "--until", until, "--json"],
+            name="onceover",
+            log_path=log_path,
+            env=self._env,
+            # It has processes of its own to end when the benchmark is killed.
+            death_signal=signal.SIGTERM,
+        )
 
     def check(self) -> None:
         _check_running(self._child)
@@ -158,7 +189,8 @@ class MirrorCopier:
     def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
         # Held to the end: the kernel may otherwise give the port away before Jetty listens on it.
         self._port = PortReservation()
-        self._mirror = MirrorMaker.start(
+        self._start = partial(
+            MirrorMaker.start,
             run_dir,
             arena.source_bootstrap,
             arena.target_bootstrap,
@@ -166,6 +198,7 @@ class MirrorCopier:
             properties=mirror_properties(turn.workload, turn.contender, self._port.port),
             heap_mb=_MIRROR_HEAP_MB,
         )
+        self._mirror = self._start()
 
     @property
     def pid(self) -> int:
@@ -175,6 +208,11 @@ class MirrorCopier:
         if not self._mirror.alive:
             raise Retriable("MirrorMaker 2 ended", seen=tail(self._mirror.log_path, 3))
 
+    def kill(self, _victim: Victim) -> None:
+        """Send SIGKILL to its only process, and start it again at once."""
+        self._mirror.kill()
+        self._mirror = self._start()
+
     def stop(self) -> None:
         self._mirror.stop()
         self._port.release()
@@ -183,3 +221,17 @@ class MirrorCopier:
 def _check_running(child: ChildProcess) -> None:
     if not child.alive:
         raise Retriable(f"{child.name} ended with exit code {child.returncode}", seen=child.tail(3))
+
+
+def _is_worker(process: psutil.Process) -> bool:
+    """Tell whether it is forked from Spark's Python daemon, which bears the same command line."""
+    try:
+        parent = process.parent()
+        return parent is not None and _WORKER in process.cmdline() and _WORKER in parent.cmdline()
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)

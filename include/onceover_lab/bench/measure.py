@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import Final
+from contextlib import closing
 
 import psutil
 from confluent_kafka import KafkaException
 
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import OnceoverError
 from onceover_lab.bench.clients.latency import LatencyReader, PacedProducer
 from onceover_lab.bench.clients.topics import Topics
-from onceover_lab.bench.copiers import Arena, Copier, Turn, start_copier
+from onceover_lab.bench.copiers import Arena, Turn
 from onceover_lab.bench.findings.figures import Observed, check_complete, latency_figures, throughput_figures
 from onceover_lab.bench.findings.results import ContenderRun
+from onceover_lab.bench.idle import measure_idle
 from onceover_lab.bench.reading import make_copy, measure_reading
-from onceover_lab.bench.watching.proctree import ProcessTree
+from onceover_lab.bench.recovery import measure_recovery
+from onceover_lab.bench.start import measure_start
+from onceover_lab.bench.trial import running
 from onceover_lab.bench.watching.watch import ProgressWatch
-from onceover_lab.bench.workloads import System, Workload, WorkloadKind
-
-_LEFTOVER_TIMEOUT_S: Final = 10.0
+from onceover_lab.bench.workloads import FED, System, Workload, WorkloadKind
 
 
 class Measurer:
@@ -60,24 +57,33 @@ class Measurer:
         if turn.workload.kind is WorkloadKind.READING:
             return measure_reading(self._arena, turn)
         self._prepare(turn)
-        latency = turn.workload.kind is WorkloadKind.LATENCY
-        return self._measure_latency(turn) if latency else self._measure_throughput(turn)
+        match turn.workload.kind:
+            case WorkloadKind.LATENCY:
+                return self._measure_latency(turn)
+            case WorkloadKind.START:
+                return measure_start(self._arena, turn, self._target)
+            case WorkloadKind.RECOVERY:
+                return measure_recovery(self._arena, turn, self._target)
+            case WorkloadKind.IDLE:
+                return measure_idle(self._arena, turn, self._target)
+            case _:
+                return self._measure_throughput(turn)
 
     def _prepare(self, turn: Turn) -> None:
         self._target.delete_all()
         if turn.contender.system is System.LIBRDKAFKA or not turn.workload.sync_configs:
-            self._target.create(turn.target_topic, {})
-        if turn.workload.kind is WorkloadKind.LATENCY:
-            # A latency run makes its own records, at its own pace, so that none is waiting at the start.
+            self._target.create(turn.target_topic, {}, turn.workload.partitions)
+        if turn.workload.kind not in FED:
+            # Such a run makes its own records, at its own pace, so that none is waiting at the start.
             if self._source.exists(turn.workload.topic):
                 self._source.delete(turn.workload.topic)
-            self._source.create(turn.workload.topic, turn.workload.topic_config)
+            self._source.create(turn.workload.topic, turn.workload.topic_config, turn.workload.partitions)
 
     def _measure_throughput(self, turn: Turn) -> dict[str, float]:
         workload = turn.workload
         source_counts = self._source.end_offsets(workload.topic)
-        with closing(ProgressWatch(self._target, turn.target_topic)) as watch:
-            with _running(self._arena, turn) as trial:
+        with closing(ProgressWatch(self._target, turn.target_topic, workload.partitions)) as watch:
+            with running(self._arena, turn) as trial:
                 watch.wait_until_quiet(workload.records, trial.copier.check)
                 cpu, peak_memory_bytes = trial.tree.cpu_samples(), trial.tree.peak_memory_bytes()
             observed = Observed(trial.started_s, watch.samples(), cpu, peak_memory_bytes)
@@ -86,7 +92,7 @@ class Measurer:
 
     def _measure_latency(self, turn: Turn) -> dict[str, float]:
         reader = LatencyReader(self._arena.target_bootstrap, self._target, turn.target_topic, turn.workload)
-        with closing(reader), _running(self._arena, turn) as trial:
+        with closing(reader), running(self._arena, turn) as trial:
             producer = PacedProducer(self._arena.source_bootstrap, turn.workload)
             try:
                 arrivals = reader.measure(producer, trial.copier.check)
@@ -94,41 +100,3 @@ class Measurer:
                 producer.stop()
             cpu, peak_memory_bytes = trial.tree.cpu_samples(), trial.tree.peak_memory_bytes()
         return latency_figures(arrivals, cpu, started_s=trial.started_s, peak_memory_bytes=peak_memory_bytes)
-
-
-@dataclass(frozen=True)
-class _Trial:
-    copier: Copier
-    tree: ProcessTree
-    started_s: float
-
-
-@contextmanager
-def _running(arena: Arena, turn: Turn) -> Iterator[_Trial]:
-    """Run the turn's system; at the end, however it comes, nothing of it is left."""
-    started_s = time.monotonic()
-    copier = start_copier(arena, turn)
-    tree = ProcessTree(copier.pid)
-    try:
-        yield _Trial(copier, tree, started_s)
-    finally:
-        tree.close()
-        try:
-            copier.stop()
-        finally:
-            _end_leftovers(tree)
-
-
-def _end_leftovers(tree: ProcessTree) -> None:
-    """Make sure that nothing of a stopped system runs on and slows the next one.
-
-    Raises:
-        Retriable: the system left a process behind after it was stopped; it has been killed.
-    """
-    _, left = psutil.wait_procs(tree.living(), timeout=_LEFTOVER_TIMEOUT_S)
-    if left:
-        names = ", ".join(sorted(f"{process.pid}" for process in left))
-        for process in left:
-            process.kill()
-        psutil.wait_procs(left, timeout=_LEFTOVER_TIMEOUT_S)
-        raise Retriable("the system left processes behind", seen=f"pids {names}, killed", expected="none")

@@ -12,7 +12,7 @@ from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.copiers import Arena, Turn
 from onceover_lab.bench.findings.results import ContenderRun, WorkloadResult
 from onceover_lab.bench.measure import Measurer
-from onceover_lab.bench.workloads import Workload, WorkloadKind
+from onceover_lab.bench.workloads import FED, PARTITIONS, Workload, WorkloadKind
 
 _WARM_UP_TOPIC: Final = "bench-warm-up"
 _WARM_UP_RECORDS: Final = 200_000
@@ -35,7 +35,7 @@ def _play(
     rounds: int,
     say: Callable[[str], None],
 ) -> WorkloadResult:
-    if workload.kind is not WorkloadKind.LATENCY:
+    if workload.kind in FED:
         _feed_source(arena, source, workload, say)
     if workload.kind is WorkloadKind.READING:
         measurer.copy_once(workload)
@@ -55,7 +55,7 @@ def warm_up(arena: Arena, say: Callable[[str], None]) -> None:
     say("warming the brokers up ...")
     for bootstrap in (arena.source_bootstrap, arena.target_bootstrap):
         with closing(Topics(bootstrap)) as topics:
-            topics.create(_WARM_UP_TOPIC, {})
+            topics.create(_WARM_UP_TOPIC, {}, PARTITIONS)
             config = producer_config(bootstrap, "lz4")
             feed(config, _WARM_UP_TOPIC, record_bytes=1024, records=_WARM_UP_RECORDS)
             topics.count(_WARM_UP_TOPIC)
@@ -64,7 +64,7 @@ def warm_up(arena: Arena, say: Callable[[str], None]) -> None:
 
 def _feed_source(arena: Arena, source: Topics, workload: Workload, say: Callable[[str], None]) -> None:
     say(f"{workload.title}: writing {workload.records:,} records into the source ...")
-    source.create(workload.topic, workload.topic_config)
+    source.create(workload.topic, workload.topic_config, workload.partitions)
     feed(
         producer_config(
             arena.source_bootstrap, workload.codec, single_record_batches=workload.single_record_batches
@@ -87,6 +87,5 @@ def _feed_source(arena: Arena, source: Topics, workload: Workload, say: Callable
 def _describe(run: ContenderRun) -> str:
     if run.error is not None:
         return f"{run.contender}: FAILED: {run.error}"
-    wanted = ("records_per_s", "cpu_s_per_million", "p50_ms", "p99_ms", "p999_ms", "cpu_cores", "start_up_s")
-    shown = ", ".join(f"{key} {run.figures[key]:,.2f}" for key in wanted if key in run.figures)
+    shown = ", ".join(f"{key} {value:,.2f}" for key, value in run.figures.items())
     return f"{run.contender}: {shown}"

@@ -18,6 +18,10 @@ LANES: Final = 2
 """Lanes of the flow, and ``tasks.max`` of MirrorMaker 2: the same parallelism for both."""
 
 
+IDLE_SPAN_S: Final = 20.0
+"""How long a system is watched that has nothing to do: a hundred times what CPU clocks can tell apart."""
+
+
 class System(Enum):
     """A program that copies the source into the target or, the last two, reads both."""
 
@@ -34,6 +38,24 @@ class WorkloadKind(Enum):
     THROUGHPUT = "throughput"
     LATENCY = "latency"
     READING = "reading"
+    START = "start"
+    RECOVERY = "recovery"
+    IDLE = "idle"
+
+
+FED: Final = frozenset({WorkloadKind.THROUGHPUT, WorkloadKind.READING, WorkloadKind.START})
+"""Kinds whose topic is written once, before the first turn."""
+
+
+class Victim(Enum):
+    """What of a copying system is killed with SIGKILL in a recovery workload.
+
+    ``DRIVER`` is all that leads it: Onceover's driver with its JVM, MirrorMaker 2's only process.
+    ``WORKER`` is the process of one lane.
+    """
+
+    DRIVER = "driver"
+    WORKER = "worker"
 
 
 @dataclass(frozen=True)
@@ -41,21 +63,24 @@ class Contender:
     """One system with one setting.
 
     ``properties`` go to MirrorMaker 2 on top of its tuned ones, ``flow`` into Onceover's flow file.
+    ``victim`` is killed in a recovery workload.
     """
 
     name: str
     system: System
     properties: Mapping[str, str] = field(default_factory=dict)
     flow: Mapping[str, str] = field(default_factory=dict)
+    victim: Victim | None = None
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One topic of ``PARTITIONS`` partitions, and the contenders that copy it in turn.
+    """One topic of ``partitions`` partitions, and the contenders that copy it in turn.
 
     ``record_bytes`` is key and value together, before compression. ``rate_per_s`` paces the producer of a
-    latency workload; ``warm_up_s`` of its samples are dropped. ``topic_config`` is the source topic's;
-    with ``sync_configs`` false the target topic is made beforehand with the broker's defaults.
+    workload that is not fed beforehand; ``warm_up_s`` pass before it is measured.
+    ``topic_config`` is the source topic's; with ``sync_configs`` false the target topic is made beforehand
+    with the broker's defaults.
     """
 
     name: str
@@ -70,6 +95,7 @@ class Workload:
     single_record_batches: bool = False
     topic_config: Mapping[str, str] = field(default_factory=dict)
     sync_configs: bool = True
+    partitions: int = PARTITIONS
 
     @property
     def topic(self) -> str:
@@ -92,6 +118,12 @@ CEILING: Final = Contender("librdkafka", System.LIBRDKAFKA)
 AUDIT: Final = Contender("audit", System.AUDIT)
 CONSUMERS: Final = Contender("consumers", System.CONSUMERS)
 
+# Killed while it copies. MirrorMaker 2 is started again at once, as by a supervisor that needs no time to
+# see it; Onceover starts itself again.
+MIRRORMAKER_KILLED: Final = Contender("mm2-killed", System.MIRRORMAKER, _PER_POLL, victim=Victim.DRIVER)
+DRIVER_KILLED: Final = Contender("driver-killed", System.ONCEOVER, victim=Victim.DRIVER)
+WORKER_KILLED: Final = Contender("worker-killed", System.ONCEOVER, victim=Victim.WORKER)
+
 _PAIR: Final = (MIRRORMAKER, ONCEOVER)
 _MODES: Final = (ONCEOVER, AT_LEAST_ONCE)
 
@@ -109,7 +141,37 @@ DEFAULT: Final = (
         rate_per_s=500,
         warm_up_s=5.0,
     ),
+    Workload("start", "start", WorkloadKind.START, 1024, 6_000, "lz4", (MIRRORMAKER_PER_POLL, ONCEOVER)),
+    Workload(
+        "recover",
+        "back after kill -9, at 500 records/s",
+        WorkloadKind.RECOVERY,
+        1024,
+        6_000,
+        "lz4",
+        (MIRRORMAKER_KILLED, DRIVER_KILLED, WORKER_KILLED),
+        rate_per_s=500,
+        warm_up_s=3.0,
+    ),
 )
+
+
+def _idle(partitions: int, rate_per_s: int) -> Workload:
+    """Return a workload in which next to nothing is to be done: what a system costs by being there."""
+    return Workload(
+        f"idle-{partitions}-{rate_per_s}",
+        f"{rate_per_s} records/s over {partitions:,} partitions",
+        WorkloadKind.IDLE,
+        1024,
+        partitions,
+        "lz4",
+        (MIRRORMAKER_PER_POLL, MIRRORMAKER_200MS, ONCEOVER),
+        rate_per_s=rate_per_s,
+        warm_up_s=5.0,
+        partitions=partitions,
+    )
+
+
 EXTRA: Final = (
     Workload("1kb-none", "1 KB, uncompressed", WorkloadKind.THROUGHPUT, 1024, 1_000_000, "none", _PAIR),
     Workload("16kb-zstd", "16 KB, zstd", WorkloadKind.THROUGHPUT, 16_384, 80_000, "zstd", _PAIR),
@@ -169,6 +231,7 @@ EXTRA: Final = (
         "lz4",
         (CONSUMERS, AUDIT),
     ),
+    *(_idle(partitions, rate_per_s) for partitions in (12, 1_000) for rate_per_s in (0, 500)),
 )
 
 
@@ -196,7 +259,7 @@ def select_workloads(names: list[str], *, full: bool, scale: float) -> tuple[Wor
     chosen = [workload for name, workload in known.items() if name in names]
     if not names:
         chosen = [*DEFAULT, *EXTRA] if full else list(DEFAULT)
-    return tuple(replace(w, records=max(PARTITIONS, round(w.records * scale))) for w in chosen)
+    return tuple(replace(w, records=max(w.partitions, round(w.records * scale))) for w in chosen)
 
 
 def keep_systems(workloads: tuple[Workload, ...], systems: list[str]) -> tuple[Workload, ...]:

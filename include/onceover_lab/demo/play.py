@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover_lab.demo.driver import Driver
 from onceover_lab.demo.feed import Tally
 from onceover_lab.demo.flights import TOPICS
 from onceover_lab.demo.report import DemoReport, Kill, Rehearsed, make_rows
 from onceover_lab.demo.verdict import CopyVerdict
+from onceover_lab.embed.driver import Driver
 
 T = TypeVar("T")
 

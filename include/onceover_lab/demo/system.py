@@ -24,9 +24,9 @@ from onceover.operate.status import flow_status
 from onceover.process.java import ensure_java
 from onceover.stops.requests import request_stop
 from onceover_lab.demo import machine
-from onceover_lab.demo.driver import Driver, kill_driver, read_driver
 from onceover_lab.demo.play import Narrator
 from onceover_lab.embed.airflow import AirflowHome, AirflowStandalone
+from onceover_lab.embed.driver import Driver, kill_driver, read_driver
 from onceover_lab.embed.kafka import KafkaCluster, start_all
 from onceover_lab.embed.ports import configured_port
 from onceover_lab.embed.up.lock import alone

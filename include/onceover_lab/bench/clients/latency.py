@@ -18,7 +18,7 @@ from onceover.errors import Retriable
 from onceover_lab.bench.clients.payload import make_pool
 from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.findings.figures import Arrivals
-from onceover_lab.bench.workloads import PARTITIONS, Workload
+from onceover_lab.bench.workloads import Workload
 
 _STAMP: Final = struct.Struct(">qq")  # monotonic time in ns, sequence number
 _START_TIMEOUT_S: Final = 180.0
@@ -42,6 +42,7 @@ class PacedProducer:
             }
         )
         self._topic = workload.topic
+        self._partitions = workload.partitions
         self._interval_s = 1 / workload.rate_per_s
         self._pool = make_pool(workload.record_bytes - _STAMP.size, pool_bytes=1024 * 1024)
         self._sent = 0
@@ -49,6 +50,11 @@ class PacedProducer:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._send, name="paced-producer", daemon=True)
         self._thread.start()
+
+    @property
+    def sent(self) -> int:
+        """Records handed to the client so far."""
+        return self._sent
 
     def stop(self) -> int:
         """Send no more, await the acknowledgements, return the number of records sent. Safe to call again.
@@ -76,7 +82,7 @@ class PacedProducer:
         while not self._stop.is_set():
             payload = self._pool[self._sent % len(self._pool)]
             value = _STAMP.pack(time.monotonic_ns(), self._sent) + payload.value
-            self._producer.produce(self._topic, value, payload.key, partition=self._sent % PARTITIONS)
+            self._producer.produce(self._topic, value, payload.key, partition=self._sent % self._partitions)
             self._producer.poll(0)
             self._sent += 1
             next_s += self._interval_s
@@ -89,11 +95,13 @@ class LatencyReader:
     def __init__(self, bootstrap: str, target: Topics, topic: str, workload: Workload) -> None:
         self._target = target
         self._topic = topic
+        self._partitions = workload.partitions
         self._warm_up_s = workload.warm_up_s
         self._measure_s = workload.records / workload.rate_per_s
         self._consumer = Consumer(_consumer_config(bootstrap))
         self._latencies: list[tuple[int, float]] = []
         self._received: set[int] = set()
+        self._last = -1
 
     def close(self) -> None:
         self._consumer.close()
@@ -104,28 +112,61 @@ class LatencyReader:
         Raises:
             Retriable: the first record, or one of the sent ones, did not arrive in time, or one came twice.
         """
-        self._await_topic(check_alive)
-        first_s = self._read_past(0, check_alive)
-        # What was sent before has waited for the system's start: that is start-up, not latency.
-        caught_up_s = self._read_past(round(first_s * 1e9), check_alive)
-        from_s = caught_up_s + self._warm_up_s
+        first_s, from_s = self._warm_up(check_alive)
         to_s = from_s + self._measure_s
-        while time.monotonic() < to_s:
-            self._read_one()
-            check_alive()
+        self._read_until(to_s, check_alive)
         sent = producer.stop()
         self._read_rest(sent)
         kept = sorted(latency for sent_ns, latency in self._latencies if from_s <= sent_ns / 1e9 < to_s)
         return Arrivals(kept, first_s, from_s, to_s)
 
+    def measure_return(
+        self, producer: PacedProducer, check_alive: Callable[[], None], kill: Callable[[], None]
+    ) -> float:
+        """Kill the copying system while records flow; return the seconds until it is back.
+
+        It is back when each partition has a record that was sent after the kill.
+
+        Raises:
+            Retriable: one did not come in time, or a record was lost or came twice.
+        """
+        _, from_s = self._warm_up(check_alive)
+        self._read_until(from_s, check_alive)
+        kill()
+        killed_ns = time.monotonic_ns()
+        waiting = set(range(self._partitions))
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while waiting:
+            if self._read_one() and self._latencies[-1][0] > killed_ns:
+                waiting.discard(self._last % self._partitions)
+            check_alive()
+            if time.monotonic() > deadline:
+                raise Retriable(f"{self._topic} stood still for {_START_TIMEOUT_S:.0f} s", seen=str(waiting))
+        back_s = (time.monotonic_ns() - killed_ns) / 1e9
+        self._read_rest(producer.stop())
+        return back_s
+
+    def _warm_up(self, check_alive: Callable[[], None]) -> tuple[float, float]:
+        """Return when the first record arrived, and when the measuring may begin."""
+        self._await_topic(check_alive)
+        first_s = self._read_past(0, check_alive)
+        # What was sent before has waited for the system's start: that is start-up, not latency.
+        caught_up_s = self._read_past(round(first_s * 1e9), check_alive)
+        return first_s, caught_up_s + self._warm_up_s
+
+    def _read_until(self, until_s: float, check_alive: Callable[[], None]) -> None:
+        while time.monotonic() < until_s:
+            self._read_one()
+            check_alive()
+
     def _await_topic(self, check_alive: Callable[[], None]) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
-        while len(self._target.end_offsets(self._topic)) < PARTITIONS:
+        while len(self._target.end_offsets(self._topic, self._partitions)) < self._partitions:
             check_alive()
             if time.monotonic() > deadline:
                 raise Retriable(f"{self._topic} did not appear on the target in {_START_TIMEOUT_S:.0f} s")
             time.sleep(_POLL_S)
-        self._consumer.assign([TopicPartition(self._topic, p, 0) for p in range(PARTITIONS)])
+        self._consumer.assign([TopicPartition(self._topic, p, 0) for p in range(self._partitions)])
 
     def _read_past(self, sent_ns: int, check_alive: Callable[[], None]) -> float:
         """Read until a record arrives that was sent after ``sent_ns``; return when it did."""
@@ -158,6 +199,7 @@ class LatencyReader:
         if sequence in self._received:
             raise Retriable(f"record {sequence} reached {self._topic} twice")
         self._received.add(sequence)
+        self._last = sequence
         self._latencies.append((sent_ns, (now_ns - sent_ns) / 1e6))
         return True
 

@@ -45,11 +45,13 @@ class Topics:
         self._connection: Connection | None = None
         self._connection_lock = threading.Lock()
 
-    def create(self, topic: str, config: Mapping[str, str]) -> None:
-        """Create a topic of ``PARTITIONS`` partitions and wait until it can be written to."""
-        new = NewTopic(topic, PARTITIONS, 1, config={"retention.ms": "-1", **config})
+    def create(self, topic: str, config: Mapping[str, str], partitions: int) -> None:
+        """Create a topic and wait until all of it can be written to."""
+        new = NewTopic(topic, partitions, 1, config={"retention.ms": "-1", **config})
         self._admin.create_topics([new], operation_timeout=REQUEST_TIMEOUT_S)[topic].result()
-        _wait_until(lambda: len(self.end_offsets(topic)) == PARTITIONS, f"topic {topic} to be created")
+        _wait_until(
+            lambda: len(self.end_offsets(topic, partitions)) == partitions, f"topic {topic} to be created"
+        )
 
     def delete_all(self) -> None:
         """Delete every topic but the broker's own, and wait until they are gone.
@@ -66,7 +68,7 @@ class Topics:
     def exists(self, topic: str) -> bool:
         return topic in self._user_topics()
 
-    def end_offsets(self, topic: str) -> dict[int, int]:
+    def end_offsets(self, topic: str, partitions: int = PARTITIONS) -> dict[int, int]:
         """Return the last stable offset by partition: what a read_committed reader can see.
 
         Empty while the topic does not exist. May be called from another thread than the rest.
@@ -75,7 +77,7 @@ class Topics:
             Retriable: the cluster does not answer, or with an error.
         """
         with self._connection_lock:
-            return self._ask_end_offsets(topic)
+            return self._ask_end_offsets(topic, partitions)
 
     def count(self, topic: str) -> dict[int, int]:
         """Read the topic read_committed to its present end and return the records by partition.
@@ -91,11 +93,11 @@ class Topics:
             if self._connection is not None:
                 self._connection.close()
 
-    def _ask_end_offsets(self, topic: str) -> dict[int, int]:
+    def _ask_end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
         if self._connection is None or self._connection.closed:
             host, port = self._bootstrap.rsplit(":", 1)
             self._connection = Connection(Address(host, int(port)), {})
-        asked = [Partition(topic, partition) for partition in range(PARTITIONS)]
+        asked = [Partition(topic, partition) for partition in range(partitions)]
         answer = list_offsets(self._connection, asked, LATEST, READ_COMMITTED)
         wrong = {error_code for error_code, _, _ in answer.values()} - {0, *_NOT_THERE_YET}
         if wrong:

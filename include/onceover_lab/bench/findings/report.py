@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from onceover_lab.bench.findings.results import Metric, WorkloadResult, metrics_of
 from onceover_lab.bench.findings.stats import STEADY_FROM, STEADY_TO, Spread
-from onceover_lab.bench.workloads import LANES, PARTITIONS, WorkloadKind
+from onceover_lab.bench.workloads import FED, IDLE_SPAN_S, LANES, PARTITIONS, WorkloadKind
 
 PLOT_FILE: Final = "bench.png"
 DATA_FILE: Final = "bench.json"
@@ -39,6 +39,12 @@ _METHOD: Final = f"""\
   consumer's first record to the last one's last.
 - Latency is the time from the producer's call to a read_committed consumer's return, by one monotonic
   clock; every record is accounted for by its sequence number.
+- Start: from the command to the first committed record; then what the same command costs when there is
+  nothing to do. The phases in between are told by its log.
+- Recovery: kill -9 while 500 records/s flow; the seconds until every partition has a record, readable and
+  committed, that was sent after that. Each record is accounted for. MirrorMaker 2 is started again at once
+  by the benchmark, as by a supervisor that needs no time; Onceover starts itself again, or Spark its lane.
+- Idle: cores in use over {IDLE_SPAN_S:.0f} s, from 5 s after all is copied.
 - Cells hold the median of the runs and, in brackets, the smallest and largest. A ratio compares
   neighbouring runs.
 """
@@ -127,9 +133,10 @@ def _cell(found: Spread | None, digits: int) -> str:
 
 def _volume(result: WorkloadResult) -> str:
     workload = result.workload
-    if workload.kind is WorkloadKind.LATENCY:
-        return f"{workload.rate_per_s} records/s of {workload.record_bytes} B over {PARTITIONS} partitions."
-    return f"{workload.records:,} records of {workload.record_bytes:,} B over {PARTITIONS} partitions."
+    where = f"{workload.record_bytes:,} B over {workload.partitions:,} partitions"
+    if workload.kind in FED:
+        return f"{workload.records:,} records of {where}."
+    return f"{workload.rate_per_s} records/s of {where}."
 
 
 def _machine_line(machine: Mapping[str, Any]) -> str:

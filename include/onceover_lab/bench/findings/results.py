@@ -35,6 +35,18 @@ READING_METRICS: Final = (
     Metric("records_per_s", "records/s, of each side", 0, higher_is_better=True, aim=1.0),
     *(replace(metric, aim=None) for metric in THROUGHPUT_METRICS[1:]),
 )
+START_METRICS: Final = (
+    Metric("start_up_s", "start to first record, s", 1),
+    Metric("leads_s", "until its driver leads the flow, s", 1),
+    Metric("query_s", "until its query is started, s", 1),
+    Metric("nothing_to_do_s", "until caught-up, with nothing to do, s", 1),
+    Metric("nothing_to_do_cpu_s", "CPU-s of that", 1),
+)
+RECOVERY_METRICS: Final = (Metric("back_s", "kill to copying again, all partitions, s", 1),)
+IDLE_METRICS: Final = (
+    Metric("cpu_cores", "cores in use", 3),
+    Metric("peak_memory_mb", "peak memory, MB", 0),
+)
 LATENCY_METRICS: Final = (
     Metric("p50_ms", "p50, ms", 0, aim=1.0),
     Metric("p99_ms", "p99, ms", 0, aim=1.0),
@@ -46,15 +58,21 @@ LATENCY_METRICS: Final = (
     Metric("peak_memory_mb", "peak memory, MB", 0),
 )
 
-
+_METRICS: Final = {
+    WorkloadKind.THROUGHPUT: THROUGHPUT_METRICS,
+    WorkloadKind.LATENCY: LATENCY_METRICS,
+    WorkloadKind.READING: READING_METRICS,
+    WorkloadKind.START: START_METRICS,
+    WorkloadKind.RECOVERY: RECOVERY_METRICS,
+    WorkloadKind.IDLE: IDLE_METRICS,
+}
 _OURS: Final = (System.ONCEOVER, System.AUDIT)
 _RIVALS: Final = (System.MIRRORMAKER, System.CONSUMERS)
 
 
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """Return what is measured in a workload, the most telling first."""
-    kinds = {WorkloadKind.LATENCY: LATENCY_METRICS, WorkloadKind.READING: READING_METRICS}
-    return kinds.get(workload.kind, THROUGHPUT_METRICS)
+    return _METRICS[workload.kind]
 
 
 @dataclass(frozen=True)

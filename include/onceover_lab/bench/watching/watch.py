@@ -9,7 +9,7 @@ from typing import Final
 
 from onceover.errors import Retriable
 from onceover_lab.bench.clients.topics import Topics
-from onceover_lab.bench.findings.stats import Sample
+from onceover_lab.bench.findings.stats import Sample, first_at_least
 
 SAMPLE_INTERVAL_S: Final = 0.1
 _START_TIMEOUT_S: Final = 180.0
@@ -22,9 +22,10 @@ _QUIET_S: Final = 2.5
 class ProgressWatch:
     """A thread that samples the sum of the last stable offsets of one target topic, until ``close``."""
 
-    def __init__(self, target: Topics, topic: str) -> None:
+    def __init__(self, target: Topics, topic: str, partitions: int) -> None:
         self._target = target
         self._topic = topic
+        self._partitions = partitions
         self._samples: list[Sample] = []
         self._error: Retriable | None = None
         self._stop = threading.Event()
@@ -38,6 +39,24 @@ class ProgressWatch:
 
     def samples(self) -> list[Sample]:
         return list(self._samples)
+
+    def wait_for_first(self, check_alive: Callable[[], None]) -> Sample:
+        """Return the first sample in which something was committed.
+
+        Raises:
+            Retriable: nothing came for three minutes, or the target could not be asked. ``check_alive`` may
+                raise too.
+        """
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            found = first_at_least(self.samples(), 1)
+            if found is not None:
+                return found
+            if self._error is not None:
+                raise self._error
+            check_alive()
+            if self._stop.wait(SAMPLE_INTERVAL_S / 2) or time.monotonic() > deadline_s:
+                raise Retriable(f"nothing was copied to {self._topic} in {_START_TIMEOUT_S:.0f} s")
 
     def wait_until_quiet(self, records: int, check_alive: Callable[[], None]) -> None:
         """Return when the end has passed ``records`` and grows no more.
@@ -70,7 +89,7 @@ class ProgressWatch:
     def _follow(self) -> None:
         while not self._stop.is_set():
             try:
-                ends = self._target.end_offsets(self._topic)
+                ends = self._target.end_offsets(self._topic, self._partitions)
             except Retriable as error:
                 self._error = error
                 return

@@ -66,8 +66,8 @@ class Consumer:
 
 
 class Target:
-    def end_offsets(self, _topic: str) -> dict[int, int]:
-        return dict.fromkeys(range(PARTITIONS), 0)
+    def end_offsets(self, _topic: str, partitions: int) -> dict[int, int]:
+        return dict.fromkeys(range(partitions), 0)
 
 
 class Producer:
@@ -78,11 +78,14 @@ class Producer:
         return self.consumer.served
 
 
-def read(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> Any:
+def patched(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> LatencyReader:
     monkeypatch.setattr(latency, "Consumer", lambda _config: consumer)
     monkeypatch.setattr(latency, "time", consumer.clock)
-    reader = LatencyReader("127.0.0.1:1", Target(), "topic", WORKLOAD)  # type: ignore[arg-type]
-    return reader.measure(Producer(consumer), lambda: None)  # type: ignore[arg-type]
+    return LatencyReader("127.0.0.1:1", Target(), "topic", WORKLOAD)  # type: ignore[arg-type]
+
+
+def read(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> Any:
+    return patched(monkeypatch, consumer).measure(Producer(consumer), lambda: None)  # type: ignore[arg-type]
 
 
 def test_backlog_of_the_start_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,3 +100,17 @@ def test_backlog_of_the_start_up_is_not_measured(monkeypatch: pytest.MonkeyPatch
 def test_record_that_arrives_twice_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Retriable, match="record 7 reached topic twice"):
         read(monkeypatch, Consumer(backlog=0, repeat=7))
+
+
+def test_back_is_when_each_partition_has_a_record_from_behind_the_kill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was on its way when the kill came arrives afterwards, and counts for nothing."""
+    consumer = Consumer(backlog=5)
+    reader = patched(monkeypatch, consumer)
+
+    def kill() -> None:
+        consumer.backlog = consumer.served + 100
+
+    back_s = reader.measure_return(Producer(consumer), lambda: None, kill)  # type: ignore[arg-type]
+    assert back_s == pytest.approx((100 + PARTITIONS) / 1000)

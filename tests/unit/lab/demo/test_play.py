@@ -10,11 +10,11 @@ import pytest
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover_lab.demo import play
-from onceover_lab.demo.driver import Driver
 from onceover_lab.demo.feed import Tally
 from onceover_lab.demo.flights import TOPICS
 from onceover_lab.demo.play import Cast, perform, step
 from onceover_lab.demo.verdict import CopyVerdict, Partition, PartitionVerdict
+from onceover_lab.embed.driver import Driver
 
 EACH = 100
 EXPECTED = EACH * len(TOPICS)

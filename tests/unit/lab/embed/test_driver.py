@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from onceover.errors import Retriable
-from onceover_lab.demo.driver import Driver, kill_driver, read_driver
+from onceover_lab.embed.driver import Driver, kill_driver, read_driver
 from tests.support.wait import wait_until
 
 FLOW = "flights-dr"

@@ -1,4 +1,4 @@
-"""The running Spark driver as the demo sees it: read its record, make sure it is ours, kill it.
+"""The running Spark driver of a flow, seen from outside: read its record, make sure it is ours, kill it.
 
 Invariant: nothing is killed that is not the recorded driver of this flow; a process id that was used again by
 another program is left alone.
