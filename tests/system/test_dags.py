@@ -26,6 +26,8 @@ HEAVY = (
     "aiokafka",
     "pyarrow",
     "pandas",
+    "openlineage",
+    "airflow.providers.openlineage.plugins",
     "onceover.copy",
     "onceover.lead",
     "onceover.groups",

@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseOperatorLink
+from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
@@ -23,7 +22,7 @@ from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict, count_report, judge, judge_scope, read_report
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
     from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flow.flowfile import Flow
@@ -39,15 +38,18 @@ STOP_BUDGET_S: Final = 4.0
 SPARK_UI_KEY: Final = "_link_spark_ui"
 
 
-class FlowJobOperator(SparkSubmitOperator):
-    """Run one of a flow's Spark jobs and judge how it ended.
+class FlowJobOperator(BaseOperator):
+    """Run one of a flow's Spark jobs, by the Spark provider's hook, and judge how it ended.
+
+    Not by the provider's operator, of which nothing would be left but its import: where the OpenLineage provider
+    is installed that costs a second of CPU, in every process that reads a DAG file, switched on or not.
 
     :param flow: the flow's name (templated)
     :param master: Spark master instead of the flow file's, one of those that forms may name; empty: the flow
         file's (templated)
     """
 
-    # Names only: the provider's own list would show arguments and environment on the task's page.
+    # Names only: nothing else of a job is for the task's page.
     template_fields: Sequence[str] = ("flow", "master")
     ui_color = "#e8f0fe"
 
