@@ -73,7 +73,7 @@ def test_audit_is_told_and_reported_whatever_it_finds(
     counts = airflow.xcom(DAG, run_id, "report_audit")
     assert f"'records': {RECORDS}" in str(counts)
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}.audit"]
+    assert [event["uri"] for event in events] == [f"x-onceover://target/{FLOW}.audit"]
 
     producer = Producer(target_cluster.client)
     producer.produce(TOPIC, b"strange", partition=0)

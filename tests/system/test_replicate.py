@@ -165,7 +165,7 @@ def test_report_counts_for_the_last_driver_and_holds_the_lag(
 def test_asset_is_announced_once(run: KilledRun, airflow: AirflowStandalone) -> None:
     """Other DAGs can be scheduled on a flow that has caught up."""
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run.run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}"]
+    assert [event["uri"] for event in events] == [f"x-onceover://target/{FLOW}"]
     assert events[0]["extra"]["caught_up"] is True
 
 
@@ -178,7 +178,7 @@ def test_password_is_in_the_environment_of_the_job_and_nowhere_else(
     assert "(kill)" not in run.shown
     shown = run.shown + shown_by_airflow(airflow, run.run_id)
     # Each place was really looked at.
-    for word in ("spark.app.name", "replicate.py", "rendered_fields", "return_value", "kafka://target/"):
+    for word in ("spark.app.name", "replicate.py", "rendered_fields", "return_value", "x-onceover://target/"):
         assert word in shown, word
     assert PLANTED not in shown
     files = [path for path in [*airflow.home.rglob("*"), *var.rglob("*")] if path.is_file()]
