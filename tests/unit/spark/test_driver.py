@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from onceover.config.flow.load import DRIVER_NOTE
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
@@ -195,7 +196,7 @@ def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.Lo
             caplog.clear()
             leader.discover()
             run._tell_topics(cast(Any, leader))
-            note = tmp_path / driver.DRIVER_NOTE
+            note = tmp_path / DRIVER_NOTE
             noted.append((caplog.messages, json.loads(note.read_text())["topics"] if note.exists() else None))
     both = {"x": "east.x", "y": "east.y"}
     assert noted == [

@@ -185,6 +185,24 @@ def test_a_copy_that_ends_badly_is_a_failed_run(
     assert len(told()[-1]["outputs"]) == len(TOPICS)
 
 
+def test_a_copy_that_was_told_to_end_is_no_failure(
+    execute: Execute,
+    spark: FakeSpark,
+    told: Callable[[], list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody has marked or cleared the task."""
+
+    def restarts(self: ReplicateOperator) -> Any:
+        self.on_kill()
+        return FlowJobOperator.restarts(self)
+
+    monkeypatch.setattr(ReplicateOperator, "restarts", restarts)
+    with pytest.raises(JobInterrupted):
+        execute(until="forever")
+    assert [each["eventType"] for each in told()] == ["START", "ABORT"]
+
+
 def test_what_one_event_cannot_hold_goes_before_it(
     execute: Execute, spark: FakeSpark, told: Callable[[], list[dict[str, Any]]]
 ) -> None:
