@@ -16,6 +16,7 @@ from onceover.drills.clients import ClientsSeen
 from onceover.drills.codes import DrillCode
 from onceover.drills.switching.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.switching.probe import Probe
+from onceover.drills.switching.standing import SourceStanding
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import GroupSync
 from onceover.kafka import calls
@@ -125,6 +126,10 @@ class SwitchSteps:
     _leader: Leader | None = None
     _was_running: bool = False
     _began_promoting: bool = False
+
+    def standing(self) -> SourceStanding | None:
+        """Return how source and flow are, where that is a part of the question; None elsewhere."""
+        return None
 
     def promote(self, _: Deadline) -> Mapping[str, Any]:
         """Give the copies to clients: the point of no return, one transaction."""

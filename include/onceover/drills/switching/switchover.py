@@ -211,21 +211,25 @@ class Switchover:
             Probe(parts.flow, target, self._factor, lambda: self._journal.check(drill)),
         )
         course = course_of(request.mode, steps, goes_on=unfinished is not None)
+        standing = None if unfinished else steps.standing()
         plan = SwitchoverPlan(
             operation="switchover",
             flow=parts.flow,
             mode=request.mode,
             changes=changes_of(
-                list(chosen),
+                # What was promoted already is in nobody's hands any more.
+                [] if unfinished else list(chosen),
                 parts.source.alias,
                 target.alias,
-                request.fence if request.mode == PLANNED else None,
+                request.fence if request.mode == PLANNED and not unfinished else None,
                 request.redirect,
                 request.reverse if request.mode == PLANNED else None,
+                standing,
             ),
             topics=tuple(sorted(enrolled)),
             steps=course,
             goes_on=unfinished[0] if unfinished else None,
+            standing=standing,
         )
         ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids
