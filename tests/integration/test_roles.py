@@ -205,7 +205,7 @@ def test_orphans_are_exported_with_the_rights_of_their_rows(
         silent = set()
         for words in (["plan"], ["apply", "--rebuild"]):
             rights = command_rights(f"drill orphans {' '.join(words)}", replica.name)
-            # Without DELETE everything is exported, and then nothing needs WRITE: what keeps a topic comes last.
+            # Without DELETE all is exported, and then nothing needs WRITE: what keeps a topic comes last.
             export = list(_singles(command_rights("drill orphans apply", replica.name)))
             for side, kind, name, is_prefix, operation in sorted(
                 _singles(rights), key=lambda single: single not in export

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from onceover.config.flow.load import load_flow
-from onceover.drills.outcome import DrillOutcome
-from onceover.drills.switching.switchover import Switchover
-from onceover.errors import NeedsOperator
+from onceover.drills.switching.switchover import Switchover, SwitchoverOutcome
+from onceover.errors import NeedsOperator, UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
 from onceover.wiring import switchovers
 from onceover.wiring.flows import opened
+from onceover.wiring.status import read_status
 from onceover.wiring.switchovers import SwitchoverWish, switchover
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, offset_of
@@ -67,7 +67,7 @@ def test_a_source_that_answers_by_now_is_another_question(
     """Nothing is promoted of what a planned switchover would lose nothing of; shown, it may be given up."""
     copied(replica)
     with monkeypatch.context() as away, unplanned(replica) as operation:
-        away.setattr(switchovers, "read_status", as_if_away(switchovers.read_status))
+        away.setattr(switchovers, "read_status", as_if_away(read_status))
         plan = operation.plan()
     approved = Approval.from_json(json.loads(json.dumps(Approval.of(plan.items).to_json())))
     assert "does not answer" in plan.describe()
@@ -84,13 +84,13 @@ def test_a_task_that_is_tried_again_behind_its_end_tells_of_it(replica: Orphaned
     copied(replica)
     with unplanned(replica) as operation:
         approved = Approval.of(operation.plan().items)
-        first: DrillOutcome = operation.apply(NOBODY, approved)
+        first = operation.apply(NOBODY, approved)
     with unplanned(replica) as operation:
         again = operation.apply(NOBODY, approved)
         assert (again.exit_code, again.waiting) == (DONE, [])
         assert dict(again.counts) == dict(first.counts)
         assert first.drill in again.describe()
-        with pytest.raises(Exception, match="copies none of the topics"):
+        with pytest.raises(UsageError, match="copies none of the topics"):
             operation.apply(NOBODY, Approval.of([]))
 
 
@@ -101,6 +101,7 @@ def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: O
     commit(replica.target_client, group, topic, {0: 2})
     with unplanned(replica) as operation:
         outcome = operation.apply(NOBODY, Approval.of(operation.plan().items))
+    assert isinstance(outcome, SwitchoverOutcome)
     assert offset_of(replica.target_client, group, topic) == 7
     (text,) = [text for code, text in outcome.findings if code == "GROUP_SKIPS"]
     assert f"{group} {topic}:0" in text

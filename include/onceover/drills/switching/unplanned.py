@@ -76,6 +76,7 @@ class UnplannedSteps(SwitchSteps):
             return self._as_they_stand(error.message)
         for refusal in applied.waiting[:_NAMED]:
             self.findings.append((DrillCode.GROUPS_LEFT, f"{refusal.object}: {refusal.message}"))
+        self._name_skips(applied)
         return {"written": len(applied.done), "left": len(applied.waiting)}
 
     def stop(self, deadline: Deadline) -> Mapping[str, Any]:
