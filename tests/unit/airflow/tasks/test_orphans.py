@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
 from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
+from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import TornPart, TornTransaction
 from onceover.model import TopicPartition
@@ -55,6 +56,17 @@ def test_a_person_is_shown_everything_that_is_done_for_good(monkeypatch: pytest.
     for part in ("orders:0", "topic orders on east", "destructive", "point of no return", "billing"):
         assert part in text, part
     assert "point of no return" not in ORPHANS.question(plan_of(3))
+
+
+def test_a_position_that_goes_with_its_topic_is_shown_with_it() -> None:
+    """Before everything that can be taken back."""
+    lone = LonePositions({"orders": [LonePosition("billing-old", "orders", ((0, 4),))]})
+    survey = OrphanSurvey((look_of(1),), (), (), {}, ())
+    text = ORPHANS.question(
+        plan_orphans(PLACE, survey, {}, rebuild=replace(TERMS, positions=lone, forgets=lambda _: True))
+    )
+    assert "group billing-old" in text
+    assert text.index("| forget |") < text.index("| export |")
 
 
 def test_no_deletion_is_left_out_of_what_a_person_is_shown() -> None:
