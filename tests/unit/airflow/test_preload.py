@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import subprocess
@@ -56,7 +57,7 @@ def test_children_find_all_that_dag_files_import(command: str, tmp_path: Path) -
 def test_other_jobs_load_nothing(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the web server nor the triggerer forks for tasks."""
     monkeypatch.setattr(sys, "argv", argv)
-    monkeypatch.setattr(preload.importlib, "import_module", pytest.fail)
+    monkeypatch.setattr(importlib, "import_module", pytest.fail)
     preload.on_starting(component=None)
 
 
