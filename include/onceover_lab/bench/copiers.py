@@ -97,12 +97,16 @@ class OnceoverCopier:
         self._flow_path.write_text(flow_yaml(*run, arena.source_bootstrap, arena.target_bootstrap))
         self._env = {**os.environ, "ONCEOVER_HOME": str(run_dir)}
         self._home = run_dir
-        self.log_path = run_dir / "onceover.log"
-        self._child = self._start("forever", self.log_path)
+        self._child = self._start("forever", run_dir / "onceover.log")
 
     @property
     def pid(self) -> int:
         return self._child.pid
+
+    def job_log(self) -> str:
+        """Return what the Spark job has logged, of all runs so far."""
+        logs = sorted((self._home / self._flow_path.stem).rglob("*.log"))
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
     def start_until_caught_up(self) -> ChildProcess:
         """Start the flow of this copier once more, when it is stopped, until it has caught up."""

@@ -35,7 +35,7 @@ def measure_start(arena: Arena, turn: Turn, target: Topics) -> dict[str, float]:
         watch.wait_until_quiet(workload.records, trial.copier.check)
         copier = trial.copier
     if isinstance(copier, OnceoverCopier):
-        figures |= phases(copier.log_path.read_text(encoding="utf-8"), started_s=wall_s)
+        figures |= phases(copier.job_log(), started_s=wall_s)
         figures |= _nothing_to_do(copier)
     return figures
 
