@@ -1,9 +1,9 @@
 """Runs Airflow's scheduler so that a stop of its container ends the tasks that it runs, and waits for them.
 
-An engine sends SIGTERM to one process. Airflow's scheduler (3.3.2, LocalExecutor) tells its tasks nothing of it
-and waits for them without end, until all are killed: copies in the middle of their transactions, too. Sent to
-the scheduler's whole process group the signal reaches each task's supervisor, which passes it on: a copy asks
-its driver to finish and is tried again later, as when a person ends it.
+An engine sends SIGTERM to one process. Airflow's scheduler (3.3.2, LocalExecutor) tells its tasks nothing of
+it and waits for them without end, until all are killed: copies in the middle of their transactions, too. Sent
+to the scheduler's whole process group the signal reaches each task's supervisor, which passes it on: a copy
+asks its driver to finish and is tried again later, as when a person ends it.
 
 Guarantee: after a SIGTERM or SIGINT it ends behind the last process that it has started, directly or not, and
 kills what still runs after the given time. A scheduler that ends by itself takes its tasks with it at once:

@@ -95,7 +95,9 @@ def _is_standalone(master: str) -> bool:
 def _secret(environ: Mapping[str, str]) -> str:
     path = environ.get(SECRET_FILE_VARIABLE)
     if path and SECRET_VARIABLE in environ:
-        raise _without_secret(f"{SECRET_VARIABLE} and {SECRET_FILE_VARIABLE} are both set", "unset one of them")
+        raise _without_secret(
+            f"{SECRET_VARIABLE} and {SECRET_FILE_VARIABLE} are both set", "unset one of them"
+        )
     secret = _written(path) if path else environ.get(SECRET_VARIABLE, "")
     if len(secret) < _SHORTEST or re.search(r"\s", secret):
         raise _without_secret(
