@@ -1,7 +1,7 @@
 """The pool of the tasks that run as long as their flow does, so that they leave Airflow slots for all else.
 
-Invariant: without a word of whoever deploys, tasks are in Airflow's own pool: one that does not exist is never
-waited for (a task in it would wait for ever, and say nothing).
+Invariant: without a word of whoever deploys, tasks are in Airflow's own pool: a task in one that does not
+exist would wait for ever, and say nothing.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ DATABASE_FILE: Final = "airflow.db"
 DATABASE_PATIENCE_S: Final = 60
 PASSWORDS_FILE: Final = "passwords.json"
 PARALLELISM: Final = 8
-# A `forever` run holds a slot as long as it runs; six of them leave two for everything else. The variables are
-# those of onceover_airflow.starting.pools, which is not for the process that starts Airflow.
+# A `forever` run holds a slot as long as it runs; six of them leave two for everything else. The variables
+# are those of onceover_airflow.starting.pools, which is not for the process that starts Airflow.
 POOL_VARIABLE: Final = "ONCEOVER_COPY_POOL"
 SLOTS_VARIABLE: Final = "ONCEOVER_COPY_SLOTS"
 COPY_POOL: Final = "onceover_copies"

@@ -229,7 +229,7 @@ def test_secrets_fit_together_and_are_what_their_readers_take(made: Path) -> Non
     assert all(
         len(value) >= 24 and not re.search(r"\s", value) for value in (password, values["spark_secret"])
     )
-    # The spare: a second look at the same randomness would show here.
+    # Each its own.
     assert len({*values.values(), password}) == len(values) + 1
 
 
@@ -316,7 +316,7 @@ def test_a_stop_ends_tasks_first_and_in_time(compose: dict[str, Any]) -> None:
 
 
 def test_copies_leave_slots_for_approvals_and_audits(compose: dict[str, Any]) -> None:
-    """Twelve that have no end, and four slots beside them; where the pool is made it is known by this name."""
+    """Twelve that have no end, and four slots beside them; the pool is made by the name that tasks have."""
     for name in AIRFLOWS:
         settings = compose["services"][name]["environment"]
         slots, most = int(settings[SLOTS_VARIABLE]), int(settings["AIRFLOW__CORE__PARALLELISM"])
