@@ -183,7 +183,7 @@ class AirflowStandalone(AirflowHome):
         State(mark).write(home)
         env = environment_of(home, mark, environ or {})
         try:
-            _migrate(home, env)
+            make_database(home, env)
             names = {**COMPONENTS, **(TRIGGERER if triggerer else {})}
             children += [start_component(home, name, env, detached=detached) for name in names]
             State(mark, {child.name: child.pid for child in children}).write(home)
@@ -270,7 +270,7 @@ def environment_of(home: Path, mark: str, environ: Mapping[str, str]) -> dict[st
     return {**kept, **environ, **own}
 
 
-def _migrate(home: Path, env: Mapping[str, str]) -> None:
+def make_database(home: Path, env: Mapping[str, str]) -> None:
     """Create or upgrade the database; a fresh one is copied from the cache where there is one.
 
     An empty database of a pinned Airflow is always the same, and making one takes 10 s.
