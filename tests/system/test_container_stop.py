@@ -48,6 +48,7 @@ def flow(
     source = Side(source_cluster.client)
     source.create(TOPIC)
     source.feed(TOPIC, 1000)
+    wait_until(lambda: airflow.has_dag(DAG), STEP_S, "the DAG is read", poll_s=1.0)
     read_again(airflow, DAG)
     yield path
     path.unlink()
@@ -109,7 +110,7 @@ def test_a_stop_ends_the_copy_in_order_and_a_start_goes_on_with_it(
     var: Path,
     source_cluster: SharedCluster,
 ) -> None:
-    """One SIGTERM to one process: the driver says that it has ended, nothing is left, and Airflow tries again."""
+    """One SIGTERM to one process: the driver ends as one that was asked to, and Airflow tries again."""
     others = {process.pid for process in marked(State.read(airflow.home).mark)}
     scheduler = start(containers, airflow, airflow_environ)
     run_id = airflow.trigger(DAG, {"flow": FLOW, "run_length": "forever"})
