@@ -9,7 +9,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -63,7 +65,8 @@ def test_airflow_is_prepared_and_no_secret_is_shown(
         name = f"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_{key}"
         monkeypatch.setenv(name, settings[name])
     # As the API server does at its start.
-    SimpleAuthManager().init()
+    manager: Any = SimpleAuthManager
+    manager().init()
     shown = log.read_text() + "".join(capsys.readouterr())
     # SQLite's address has no password; of another one Airflow shows stars.
     hidden = [path for path in containers.secrets.iterdir() if path.name != "airflow_database"]
@@ -95,7 +98,7 @@ def test_sparks_master_and_worker_meet_and_the_worker_works_on_its_volume(
     try:
         for name in ("spark-master", "spark-worker"):
             children.append(spark.start(name))
-            wait_until(lambda name=name: spark.is_well(name), START_S, f"{name} is well")
+            wait_until(partial(spark.is_well, name), START_S, f"{name} is well")
         log = tmp_path / "spark-worker.log"
         wait_until(
             lambda: "Successfully registered with master" in log.read_text(), START_S, "the worker is taken"
@@ -187,7 +190,7 @@ def tree(tmp_path: Path, task: str, patience_s: float) -> tuple[subprocess.Popen
     stopper = subprocess.Popen([*command, "scheduler", str(tmp_path)], env=env, text=True)
     parts = ["scheduler", "worker", task, *(["driver"] if task == "task" else [])]
     wait_until(lambda: all((tmp_path / part).exists() for part in parts), START_S, "the tree stands")
-    pids = [wait_until(lambda part=part: (tmp_path / part).read_text(), START_S, part) for part in parts]
+    pids = [wait_until((tmp_path / part).read_text, START_S, part) for part in parts]
     return stopper, [psutil.Process(int(pid)) for pid in pids]
 
 

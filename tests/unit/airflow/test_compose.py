@@ -299,7 +299,8 @@ def test_a_stop_ends_tasks_first_and_in_time(compose: dict[str, Any]) -> None:
     assert command == ["airflow", *COMPONENTS["scheduler"]]
     grace = re.fullmatch(r"([0-9]+)s", scheduler["stop_grace_period"])
     assert grace and STOP_BUDGET_S < float(patience_s) <= int(grace[1]) - 10
-    behind, todo = set(), ["airflow-scheduler"]
+    behind: set[str] = set()
+    todo = ["airflow-scheduler"]
     while todo:
         found = set(compose["services"][todo.pop()].get("depends_on", {})) - behind
         behind |= found
