@@ -50,6 +50,13 @@ def flow(
     source.feed(TOPIC, 1000)
     wait_until(lambda: airflow.has_dag(DAG), STEP_S, "the DAG is read", poll_s=1.0)
     read_again(airflow, DAG)
+
+    def offered() -> bool:
+        details = airflow.call("GET", f"/api/v2/dags/{DAG}/details")
+        return FLOW in details["params"]["flow"]["schema"]["enum"]
+
+    # What was being read meanwhile did not have it yet.
+    wait_until(offered, STEP_S, "the form offers the flow", poll_s=1.0)
     yield path
     path.unlink()
 
