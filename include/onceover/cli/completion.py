@@ -168,4 +168,5 @@ _PATTERNS: Final[Mapping[str, Completer]] = {
     "--topic": _unless_refused(_topics),
     "--topics": _unless_refused(_topics),
     "--group": _unless_refused(_groups),
+    "--forget-group": _unless_refused(_groups),
 }

@@ -32,6 +32,7 @@ class DrillCode(Code):
     NOT_DRAINED = auto()
     SCOPE_CHANGED = auto()
     GROUPS_LEFT = auto()
+    GROUP_SKIPS = auto()
     PAST_RETURN = auto()
     WRITTEN_BEHIND = auto()
     FLOW_STOPPED = auto()

@@ -143,9 +143,9 @@ class GroupSync:
     def apply(self, caller: Caller, approval: Approval | None = None) -> AppliedGroups:
         """Plan, and write it, as ``planning.operation`` has it; groups are counted.
 
-        Only rows that may skip, repeat or remove something need an approval: without one they are left alone,
-        and named. The caller's pause is between the two looks at commits of somebody else, where there are
-        any.
+        Only rows that may skip, repeat or remove something need an approval: what it does not cover is left
+        alone, and named. Without any, all of them are approved by whoever calls this. The caller's pause is
+        between the two looks at commits of somebody else, where there are any.
         """
         plan = self._plan(None if approval is None else lambda row: approval.covers(row.item))
         caller.announce(plan)

@@ -183,14 +183,14 @@ def counterpart_before(
         return NotCovered(None, None, "it was copied between other topics of these names")
     if not known.is_one_to_one(receiving):
         return NotCovered(None, None, "a handler has spread it over several partitions")
-    # Copied on from there without a record: the place behind it is the same one.
-    at = standing.at if standing.at <= end else following.copied_on(giving, standing.at)
-    if at is None or at > end:
+    if standing.at > end:
         return NotCovered(None, None, f"nothing is told of what is behind offset {end}")
-    found = known.to_source(giving, at)
-    placed = known.placed(giving)
-    if placed is not None and _passes_over(at, found, placed):
-        return NotCovered(None, None, f"others may have written between {at} and {placed.target_end}")
+    found = _told_of(known, giving, standing.at)
+    if isinstance(found, NotCovered):
+        # Of what clients wrote the flow the other way has brought no record from there on: the place behind
+        # that, where the forerunner has gone on, is the same one.
+        on = following.copied_on(giving, standing.at)
+        found = found if on is None or on > end else _told_of(known, giving, on)
     if isinstance(found, Translated) and found == known.to_source(giving, end):
         # Nothing that it has copied follows before the promotion: the next record is one of the clients'.
         found = following.to_target(giving, end)
@@ -199,6 +199,14 @@ def counterpart_before(
     # Behind the last record before a gap there are several positions, all of which are the same place.
     here = known.to_target(receiving, standing.current) == Translated(standing.at)
     return Translated(standing.current) if here else found
+
+
+def _told_of(known: ForerunnersMap, giving: TopicPartition, at: int) -> Translation:
+    """Return what a place of the copy stands for, by what the forerunner alone has written."""
+    found, placed = known.to_source(giving, at), known.placed(giving)
+    if placed is not None and _passes_over(at, found, placed):
+        return NotCovered(None, None, f"others may have written between {at} and {placed.target_end}")
+    return found
 
 
 def _passes_over(at: int, found: Translation, placed: PlacedProgress) -> bool:

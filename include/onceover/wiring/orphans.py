@@ -14,8 +14,10 @@ from onceover.drills.orphans.export import OrphanExport, OrphanParts
 from onceover.drills.orphans.exported import OrphanTopic
 from onceover.drills.orphans.files import path_in
 from onceover.drills.orphans.plan import OrphanPlace
+from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
 from onceover.drills.orphans.survey import OrphanReader
+from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
@@ -34,10 +36,13 @@ class OrphanWish:
     Args:
         topics: anchored regular expressions over source topics, none for all that were promoted.
         rebuild: delete topics with orphans behind the export, so that they are copied anew.
+        forget: anchored regular expressions over groups whose positions may go with these topics although
+            they stand nowhere else.
     """
 
     topics: Sequence[str] = ()
     rebuild: bool = False
+    forget: Sequence[str] = ()
 
 
 @contextmanager
@@ -47,12 +52,18 @@ def orphan_export(
     """Yield what exports the orphans of a flow's old source.
 
     Raises:
-        UsageError: an expression is none, or the flow the other way is not in order.
+        UsageError: an expression is none, or of no use; the flow the other way is not in order.
     """
+    if wish.forget and not wish.rebuild:
+        raise UsageError(
+            "--forget-group means nothing without --rebuild: no position is deleted",
+            resolve="leave it out, or add --rebuild",
+        )
+    forgets = matcher("--forget-group", wish.forget) or (lambda _: False)
     topic = OrphanTopic(target, flow.flow, flow.source.alias, flow.state.replication_factor)
     folder = run_dir(flow) / ORPHANS
     back = flow.switchover.reverse
-    takes = _taken(None if back is None else reverse_flow(flow, back))
+    untaken = _untaken(None if back is None else reverse_flow(flow, back))
     place = OrphanPlace(
         flow.flow, flow.source.alias, flow.target.alias, topic.place.topic, path_in(folder), back
     )
@@ -74,7 +85,8 @@ def orphan_export(
             source=source,
             reader=OrphanReader(source, topics),
             topic=topic,
-            takes=takes,
+            untaken=untaken,
+            positions=PositionReader(source, target),
             place=place,
             folder=folder,
             drills=journal,
@@ -82,17 +94,21 @@ def orphan_export(
             quiet_s=flow.switchover.quiet_ms / 1000,
             about={"by": login(), "host": socket.gethostname()},
         )
-        yield OrphanExport(parts, rebuild=wish.rebuild)
+        yield OrphanExport(parts, rebuild=wish.rebuild, forgets=forgets)
 
 
-def _taken(back: Flow | None) -> Callable[[str], bool]:
-    """Return what tells whether the flow the other way copies a topic back under that very name."""
+def _untaken(back: Flow | None) -> Callable[[str], str | None]:
+    """Return what tells why the flow the other way would not copy a topic back as it is."""
     if back is None:
-        return lambda _: False
+        return lambda _: "there is none"
     which = rules(back)
 
-    def takes(topic: str) -> bool:
+    def untaken(topic: str) -> str | None:
         decision = explain(topic, which)
-        return decision.inside and decision.target_topic == topic
+        if not decision.inside or decision.target_topic != topic:
+            return f"it does not take it in as {topic}"
+        if back.handler is not None:
+            return "its handler would change, drop or move records on their way back"
+        return None
 
-    return takes
+    return untaken

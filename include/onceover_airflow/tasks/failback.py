@@ -64,6 +64,7 @@ def failback_params() -> dict[str, Param]:
             "and have them copied anew. A person is asked before. Off: such topics are not led back.",
             on=True,
         ),
+        "forget_groups": orphans["forget_groups"],
         "take_over": drill["take_over"],
         "apply": orphans["apply"],
     }

@@ -38,6 +38,11 @@ def orphan_params() -> dict[str, Param]:
             "that the flow the other way copies them anew. There is no way back from that.",
             on=False,
         ),
+        "forget_groups": forms.optional(
+            "Forget groups",
+            "With *Rebuild*: regular expression for whole names of groups whose positions may go with those "
+            "topics, although they have none in the copies. Empty: such topics stay.",
+        ),
         "apply": forms.apply_param(),
     }
 
@@ -58,7 +63,8 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
         from onceover.wiring import flows, orphans
 
         params = context["params"]
-        wish = orphans.OrphanWish((params["topics"],) if params["topics"] else (), params["rebuild"])
+        topics, forget = (tuple(filter(None, [params[name]])) for name in ("topics", "forget_groups"))
+        wish = orphans.OrphanWish(topics, params["rebuild"], forget)
         with (
             flow_at_hand(name) as flow,
             flows.opened(flow, partial(orphans.orphan_export, wish=wish, pause=wait)) as operation,
@@ -67,14 +73,15 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
 
     def question(self, planned: OrphansPlan) -> str:
         """Return the plan as Markdown: all that is deleted first; what is exported, what was torn."""
-        from onceover.drills.orphans.plan import CREATE, DELETE
+        from onceover.drills.orphans.plan import CREATE, DELETE, FORGET
 
-        for_good = _rows(c for c in planned.changes if c.what in (DELETE, CREATE))
+        lasting = (DELETE, FORGET, CREATE)
+        for_good = _rows(c for c in planned.changes if c.what in lasting)
         lines: list[str] = []
         # A topic that nobody was shown is not deleted, however many there are.
         for first in range(0, len(for_good), MAX_LISTED):
             lines += table(_COLUMNS, for_good[first : first + MAX_LISTED])
-        lines += table(_COLUMNS, _rows(c for c in planned.changes if c.what not in (DELETE, CREATE)))
+        lines += table(_COLUMNS, _rows(c for c in planned.changes if c.what not in lasting))
         lines += _listed(f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused)
         lines += _listed(f"**Torn** {plain(each.describe())}" for each in planned.survey.torn)
         notes = [note for note in planned.survey.notes if not note.blocks]

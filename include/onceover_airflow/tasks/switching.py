@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from onceover.drills.switching.plan import SwitchoverPlan
     from onceover.drills.switching.switchover import Switchover
     from onceover.planning.operation import Outcome
+    from onceover.planning.plan import Change
 
 log = logging.getLogger(__name__)
 
@@ -140,10 +141,11 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
     def question(self, planned: SwitchoverPlan) -> str:
         """Return the plan as Markdown: what changes for good, and every step with its deadline."""
         rows = [
-            (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(c.reason))
+            (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_cost(c)), plain(c.reason))
             for c in planned.changes
         ]
-        lines = table(("change", "of", "from", "to", "how"), rows)
+        lines = [] if planned.standing is None else [f"**{plain(str(planned.standing))}**", ""]
+        lines += table(("change", "of", "from", "to", "lost", "how"), rows)
         steps = [(plain(s.title), plain(f"{s.deadline_s:.0f} s"), code(s.by_hand)) for s in planned.steps]
         lines += table(("step", "at most", "by hand"), steps)
         lines.append(
@@ -161,6 +163,12 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         log.info("report: %s", page)
         judge(f"flow {name}, report {page}", outcome)
         return {**outcome.counts, "report": page}
+
+
+def _cost(change: Change) -> str:
+    if change.risk == "none":
+        return "-"
+    return "not known" if change.records is None else f"{change.records} offsets"
 
 
 DRILL: Final = SwitchTasks()

@@ -32,9 +32,10 @@ from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.flows import opened
 from onceover.wiring.orphans import OrphanWish, orphan_export
+from tests.support.groups import commit, offset_of
 from tests.support.handled import handler_keys
 from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
-from tests.support.replica import delete_before, delete_topics
+from tests.support.replica import alter_config, delete_before, delete_topics
 
 _TIMEOUT_S = 30.0
 
@@ -121,6 +122,73 @@ def test_what_the_copy_has_lost_stands_on_the_source_alone(replica: Orphaned, ca
     delete_before(replica.source_client, topic, 6)
     code, done = replica.orphans(capsys, "apply", "--rebuild")
     assert (code, done["rebuilt"]) == (DONE, [topic])
+
+
+def test_a_copy_that_is_compacted_where_the_topic_is_not_is_not_known_to_be_whole(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """Its log still begins at 0, whatever was removed from it."""
+    topic = replica.orphaned_topic(capsys)
+    alter_config(replica.target_client, topic, {"cleanup.policy": "compact"})
+    assert "is compacted, unlike it" in refused(replica, capsys, topic, "NOT_COPIED", written=5)
+    alter_config(replica.source_client, topic, {"cleanup.policy": "compact"})
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["rebuilt"]) == (DONE, [topic])
+
+
+GROUP = "billing"
+
+
+def left_alone(replica: Orphaned, capsys: Capture) -> str:
+    """Return a topic with orphans, and a position of a group in it that stands nowhere else."""
+    topic = replica.orphaned_topic(capsys)
+    commit(replica.source_client, f"{replica.name}-{GROUP}", topic, {0: 7})
+    return topic
+
+
+def test_a_position_that_stands_nowhere_else_keeps_its_topic_until_it_is_placed(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """Deleted with it the group would begin anew; placed, it goes on in the copy, and nothing is asked."""
+    topic, group = left_alone(replica, capsys), f"{replica.name}-{GROUP}"
+    code, plan = replica.orphans(capsys, "plan", "--rebuild")
+    assert (code, plan["rebuild"]) == (DECIDE, [])
+    assert {"group": group, "topic": topic, "positions": {"0": 7}, "forgotten": False, "error": None} in plan[
+        "positions_only_here"
+    ]
+    assert f"{group} (0 at 7)" in refused(replica, capsys, topic, "GROUPS_LEFT", written=5)
+    assert replica.command(capsys, "groups", "apply", str(replica.flow.path))[0] == DONE
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["rebuilt"], done["positions_only_here"]) == (DONE, [topic], [])
+    assert offset_of(replica.target_client, group, topic) == 7
+
+
+def test_a_position_that_somebody_gives_up_goes_with_its_topic(replica: Orphaned, capsys: Capture) -> None:
+    """By the group's whole name, and shown as what is changed for good."""
+    topic, group = left_alone(replica, capsys), f"{replica.name}-{GROUP}"
+    forget = "--rebuild", "--forget-group"
+    assert replica.orphans(capsys, "apply", *forget, GROUP)[1]["rebuilt"] == []
+    code, done = replica.orphans(capsys, "apply", *forget, f".*-{GROUP}")
+    assert (code, done["rebuilt"]) == (DONE, [topic])
+    assert [c["object"] for c in done["changes"] if c["what"] == "forget"] == [
+        f"topic {topic} on east, group {group}"
+    ]
+
+
+def test_a_position_that_has_come_since_keeps_its_topic(replica: Orphaned, capsys: Capture) -> None:
+    """Asked again right before the deletion."""
+    topic = replica.orphaned_topic(capsys)
+
+    def committed(_: float) -> bool:
+        commit(replica.source_client, f"{replica.name}-late", topic, {0: 3})
+        return False
+
+    rebuild = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
+    with opened(load_flow(str(replica.flow.path)), rebuild) as operation:
+        with pytest.raises(NeedsOperator, match=rf"stays: .*{replica.name}-late \(0 at 3\)") as told:
+            operation.apply(Caller(lambda _: None, pause=committed))
+        assert told.value.code == "GROUPS_LEFT"
+    assert len(replica.behind(topic, 0)) == 15
 
 
 def test_a_copy_that_was_made_anew_is_none(replica: Orphaned, capsys: Capture) -> None:

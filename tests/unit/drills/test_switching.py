@@ -20,11 +20,14 @@ from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
 from onceover.drills.switching.course import STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES
+from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
+from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
 from onceover.errors import NeedsOperator, UsageError
 from onceover.model import TopicPartition
+from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
 from onceover.wiring.switchovers import _check_waits
 from tests.support.flows import write_flow
@@ -149,6 +152,105 @@ def test_what_has_promoted_topics_is_unfinished_until_all_of_it_is_done(
     assert (None if found is None else found[0]) == unfinished
     if found is not None:
         assert [each.source for each in found[1]] == ["a"]
+
+
+def entry(
+    *partitions: tuple[str, int | None, str | None], runs: bool = False, open_offsets: int = 0
+) -> dict[str, Any]:
+    """Return an entry of ``status``: topic, what is missing of its partition, where it was stopped."""
+    return {
+        "flow": "orders-dr",
+        "source": {"alias": "east"},
+        "run": {"state": "running" if runs else "gone"},
+        "partitions": [
+            {
+                "topic": topic,
+                "partition": number,
+                "high_watermark": None if missing is None else 100,
+                "lag_offsets": missing,
+                "oldest_missing_s": None,
+                "open_offsets": open_offsets,
+                "stop": None if stop is None else {"code": stop},
+            }
+            for number, (topic, missing, stop) in enumerate(partitions)
+        ],
+    }
+
+
+def asked(told: dict[str, Any]) -> SwitchoverPlan:
+    """Return the plan of an unplanned switchover of topic a."""
+    standing = SourceStanding.of(told, {"a"})
+    changes = changes_of([enrolment("a")], "east", "west", None, "ann", None, standing)
+    return replace(plan("a", UNPLANNED), changes=changes, standing=standing)
+
+
+AWAY = entry(("a", None, None))
+
+
+@pytest.mark.parametrize(
+    ("shown", "now", "part"),
+    [
+        (AWAY, entry(("a", 0, None)), "source east"),
+        (AWAY, entry(("a", None, None), runs=True), "flow orders-dr"),
+        (AWAY, entry(("a", None, "SOURCE_DIVERGED")), "a:0"),
+        (entry(("a", 3, None)), AWAY, "an unknown number"),
+        (entry(("a", 3, None)), entry(("a", 3, None), open_offsets=20_000), "20003 offsets, not 3"),
+        (AWAY, AWAY, ""),
+        (entry(("a", 3, None), runs=True), entry(("a", 900, None)), ""),
+        (entry(("a", 3, "SOURCE_DIVERGED")), entry(("a", 3, None)), ""),
+        (AWAY, entry(("a", None, None), ("b", 0, "SOURCE_DIVERGED")), ""),
+    ],
+)
+def test_what_was_not_given_up_and_more_that_is_lost_is_another_question(
+    shown: dict[str, Any], now: dict[str, Any], part: str
+) -> None:
+    """What need not be given up any more is not, nor what is of other topics."""
+    approved = Approval.from_json(Approval.of(asked(shown).items).to_json())
+    if not part:
+        approved.check(asked(now).items, "here")
+        return
+    with pytest.raises(NeedsOperator, match="something else") as refused:
+        approved.check(asked(now).items, "here")
+    assert part in str(refused.value)
+
+
+def test_what_is_given_up_is_shown() -> None:
+    told = asked(entry(("a", 3, "SOURCE_DIVERGED"), runs=True))
+    text = told.describe()
+    for part in ("east answers; flow orders-dr runs", "skips 3 offsets", "a:0", "would lose nothing"):
+        assert part in text, part
+    assert told.document()["standing"] == {
+        "answers": True,
+        "runs": True,
+        "missing": {"a": 3},
+        "stopped": {"a:0": "SOURCE_DIVERGED"},
+    }
+    assert "may skip" in asked(AWAY).describe()
+
+
+def test_what_was_done_under_an_approval_is_told_again() -> None:
+    """Only to its end, and only under this one."""
+
+    def begun(drill: str, approval: str) -> tuple[str, str, dict[str, Any]]:
+        return drill, chains.BEGUN, {"approval": {"id": approval}}
+
+    died, done = {"result": "died"}, {"result": "FAIL", "done": True, "rto_s": 31.5}
+    chain = written(
+        ("d0", chains.BEGUN, {"mode": "rehearsal"}),
+        ("d0", chains.ENDED, {"result": "PASS", "done": True}),
+        begun("d1", "mine"),
+        ("d1", chains.ENDED, died),
+        begun("d2", "mine"),
+        ("d2", chains.ENDED, done),
+        begun("d3", "died"),
+        ("d3", chains.ENDED, died),
+        begun("d4", "late"),
+    )
+    found = done_under(chain, "orders-dr", "mine")
+    assert found is not None
+    assert dict(found.counts) == {"flow": "orders-dr", "drill": "d2", "verdict": "FAIL", "rto_s": 31.5}
+    assert (found.exit_code, found.waiting) == (3, [])
+    assert [done_under(chain, "orders-dr", other) for other in ("died", "late", "")] == [None, None, None]
 
 
 def test_a_topic_that_was_placed_since_is_promoted_no_more() -> None:

@@ -107,9 +107,13 @@ def test_what_is_not_known_is_no_answer(at: int, east: East, west: West) -> None
     assert placed(at, 104, east, west) is None
 
 
-def test_without_a_record_up_to_a_place_that_is_known_it_is_that_place() -> None:
-    """On the second way out: the first copy ended there, and what came back begins there."""
-    assert placed(12, west=West(on=END)) == 112
+def test_what_was_copied_back_without_a_record_is_one_place() -> None:
+    """On a later way back: of what clients wrote there nothing but a marker stands behind the group."""
+    east = East(back={n: 100 + n for n in range(9)} | {10: 140, END: 141})
+    assert (placed(9, east=east), placed(9, east=east, west=West(on=10))) == (None, 140)
+    # The near misses: that marker lies behind the promotion, too, or does not tell either.
+    assert placed(9, east=east, west=West(on=END + 1)) is None
+    assert placed(8, east=East(back={END: 141}), west=West(on=9)) is None
 
 
 @pytest.mark.parametrize("at", [9, 10])

@@ -152,7 +152,7 @@ def _switch(args: argparse.Namespace) -> SwitchoverWish:
 
 
 def _orphans(args: argparse.Namespace) -> OrphanWish:
-    return OrphanWish(tuple(args.topics), args.rebuild)
+    return OrphanWish(tuple(args.topics), args.rebuild, tuple(args.forget_group))
 
 
 def _wish(args: argparse.Namespace) -> RehearsalWish:

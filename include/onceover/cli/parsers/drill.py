@@ -90,10 +90,13 @@ _ORPHANS_APPLY: Final = """examples:
   onceover drill orphans apply flights-dr                 shows the plan, asks, exports, reads back
   onceover drill orphans apply flights-dr --approve --json
   onceover drill orphans apply flights-dr --rebuild       deletes those topics there, behind it
+  onceover drill orphans apply flights-dr --rebuild --forget-group 'old-.*'
 
 --rebuild deletes a topic of the old source only behind a whole export that was read back, while nobody writes
 to it, and where everything else in it is known to be on the target; then it makes it again, as it was, empty.
 The flow the other way, switchover.reverse, has it anew: onceover seed apply BACK --from promoted:flights-dr
+A topic stays where a group has a position in it, and none in the copy: put it in place there (onceover groups
+apply flights-dr), or give it up by the group's name with --forget-group.
 """
 _STATUS: Final = """examples:
   onceover drill status flights-dr
@@ -169,6 +172,14 @@ def _add_orphan_choice(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="behind the export: delete topics with orphans on the source and make them again empty, so that "
         "they are copied anew",
+    )
+    parser.add_argument(
+        "--forget-group",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="with --rebuild: positions of these groups (anchored) that stand nowhere else may go with those "
+        "topics; may be given again",
     )
 
 

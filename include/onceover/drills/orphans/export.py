@@ -32,6 +32,7 @@ from onceover.drills.orphans.plan import (
     CREATE,
     DELETE,
     EXPORT,
+    FORGET,
     NOTHING,
     WRITE,
     HeldPart,
@@ -44,6 +45,7 @@ from onceover.drills.orphans.plan import (
     orphaned,
     plan_orphans,
 )
+from onceover.drills.orphans.positions import LonePositions, PositionReader
 from onceover.drills.orphans.promoted import unread_partition
 from onceover.drills.orphans.rebuild import TopicRebuild, shapes_of, unmade_topics
 from onceover.drills.orphans.survey import STALL_S, OrphanReader
@@ -62,6 +64,7 @@ from onceover.shown import lined
 from onceover.wire.batches.records import DecodedRecord
 
 _NAMED: Final = 3
+_OF_TOPIC: Final = (DELETE, FORGET, CREATE)
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ class OrphanParts:
     Args:
         source: the old source.
         reader: looks at it; ``topic`` is what is exported to.
-        takes: tells whether the flow the other way copies a topic back under that very name.
+        untaken: tells why the flow the other way would not copy a topic back as it is; None where it does.
+        positions: looks at the groups of both sides.
         place: where everything is; ``folder`` of the file.
         drills: the flow's journal of drills: one drill of a flow runs at a time.
         journal: opens what everything is written down in.
@@ -155,7 +159,8 @@ class OrphanParts:
     source: Cluster
     reader: OrphanReader
     topic: OrphanTopic
-    takes: Callable[[str], bool]
+    untaken: Callable[[str], str | None]
+    positions: PositionReader
     place: OrphanPlace
     folder: Path
     drills: DrillJournal
@@ -170,10 +175,11 @@ class OrphanExport:
     Args:
         parts: what it works with.
         rebuild: delete topics with orphans behind the export, and make them again empty.
+        forgets: tells of which groups positions may go with them that stand nowhere else.
     """
 
-    def __init__(self, parts: OrphanParts, *, rebuild: bool) -> None:
-        self._parts, self._rebuild = parts, rebuild
+    def __init__(self, parts: OrphanParts, *, rebuild: bool, forgets: Callable[[str], bool]) -> None:
+        self._parts, self._rebuild, self._forgets = parts, rebuild, forgets
 
     def plan(self) -> OrphansPlan:
         """Return what would be done now. Changes nothing.
@@ -199,10 +205,13 @@ class OrphanExport:
 
     def _terms(self, survey: OrphanSurvey) -> RebuildTerms:
         topics, parts = orphaned(survey), self._parts
+        copies = {look.source: survey.copy_of(look.source) for looks in topics.values() for look in looks}
         return RebuildTerms(
             shapes_of(parts.source, topics),
-            frozenset(filter(parts.takes, topics)),
+            {topic: why for topic in topics if (why := parts.untaken(topic)) is not None},
             parts.topic.factor(),
+            parts.positions.read(copies) if copies else LonePositions(),
+            self._forgets,
         )
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> OrphansExported:
@@ -252,6 +261,7 @@ class OrphanExport:
             "plan_id": plan.plan_id,
             "orphans": plan.orphans,
             "rebuild": list(plan.rebuild[:_NAMED]),
+            "forgotten": len(plan.forgotten),
             "approval": {"id": approved.id, **who},
         }
 
@@ -275,6 +285,8 @@ class OrphanExport:
             self._parts.reader.topics,
             self._parts.topic,
             proven,
+            self._parts.positions,
+            plan,
             self._parts.drills,
             drill,
             caller,
@@ -295,7 +307,7 @@ class OrphanExport:
             self._go_on(rebuild.drill)
             shape = plan.shapes[topic] if topic in plan.remade else rebuild.delete(topic, looks[topic])
             rebuild.create(topic, shape)
-            journal.done(*(c for c in plan.changes if c.what in (DELETE, CREATE) and names_topic(c, topic)))
+            journal.done(*(c for c in plan.changes if c.what in _OF_TOPIC and names_topic(c, topic)))
             done.append(topic)
         return tuple(done)
 

@@ -106,3 +106,7 @@ class OrphanSurvey:
     copies: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     unseen: tuple[str, ...] = ()
+
+    def copy_of(self, source: TopicPartition) -> TopicPartition:
+        """Return the copy of a partition that was looked at."""
+        return TopicPartition(self.copies.get(source.topic, source.topic), source.partition)

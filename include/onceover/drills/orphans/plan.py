@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exported import OrphanOrigin
 from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.torn import TransactionSpan
 from onceover.model import TopicPartition
 from onceover.planning import commands
@@ -22,6 +24,7 @@ from onceover.shown import lined
 EXPORT: Final = "export"
 WRITE: Final = "write"
 DELETE: Final = "delete"
+FORGET: Final = "forget"
 CREATE: Final = "create"
 _NAMED: Final = 3
 _NO_RETURN: Final = (
@@ -72,13 +75,17 @@ class RebuildTerms:
 
     Args:
         shapes: how each topic is made, to be made so again.
-        taken: those that the flow the other way copies back under the very name.
+        untaken: why the flow the other way would not copy a topic back as it is, by topic.
         factor: how many replicas the export has; None where the target's default decides that yet.
+        positions: of groups, that would be deleted with the topics and stand nowhere else.
+        forgets: tells whether a person has given up a group's positions.
     """
 
     shapes: Mapping[str, TopicShape]
-    taken: frozenset[str]
+    untaken: Mapping[str, str]
     factor: int | None
+    positions: LonePositions = field(default_factory=LonePositions)
+    forgets: Callable[[str], bool] = lambda _: False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +100,8 @@ class OrphansPlan(Plan):
         remade: those that were deleted before, and are only made again.
         shapes: how each of both is made.
         standing: how each of these was when it was looked at.
+        positions: of groups, in topics that were to be rebuilt, that stand nowhere else.
+        forgotten: those of them that would be deleted with their topics.
     """
 
     place: OrphanPlace
@@ -102,6 +111,8 @@ class OrphansPlan(Plan):
     remade: tuple[str, ...] = ()
     shapes: Mapping[str, TopicShape] = field(default_factory=dict)
     standing: Mapping[str, ObjectState] = field(default_factory=dict)
+    positions: tuple[LonePosition, ...] = ()
+    forgotten: frozenset[LonePosition] = frozenset()
 
     @property
     def items(self) -> Sequence[Item]:
@@ -142,6 +153,9 @@ class OrphansPlan(Plan):
             "torn_not_looked_for": list(self.survey.unseen),
             "rebuild": list(self.rebuild),
             "made_again": {t: self.shapes[t].document() for t in (*self.rebuild, *self.remade)},
+            "positions_only_here": [
+                {**each.document(), "forgotten": each in self.forgotten} for each in self.positions
+            ],
             "point_of_no_return": DELETE if self.rebuild else None,
         }
 
@@ -179,6 +193,10 @@ class OrphansPlan(Plan):
         lines += [line for look in self.survey.looks for line in self._told(look)]
         lines += [f"  {each.describe()}" for each in self.survey.torn]
         lines += self._short()
+        lines += [
+            f"  group {each.group} in {each.topic}: {each.where}; nowhere on {place.target}"
+            for each in self.positions
+        ]
         for change in self.changes:
             if change.what == DELETE and change.object == self._first_delete:
                 lines += _NO_RETURN
@@ -267,6 +285,7 @@ def plan_orphans(
     remade = {topic: shape for topic, shape in unmade.items() if topic in survey.gone}
     topics: list[str] = []
     standing: dict[str, ObjectState] = {}
+    forgotten: list[LonePosition] = []
     for topic, looks in orphaned(survey).items():
         if rebuild is None:
             break
@@ -276,7 +295,11 @@ def plan_orphans(
             continue
         topics.append(topic)
         delete = _delete(place, topic, looks)
-        changes += [delete, _create(place, topic, rebuild.shapes[topic], _ANEW)]
+        lone = rebuild.positions.found.get(topic, ())
+        forgotten += lone
+        forget = [_forget(place, each) for each in lone]
+        changes += [delete, *forget, _create(place, topic, rebuild.shapes[topic], _ANEW)]
+        standing |= {c.object: ObjectState(each.where) for c, each in zip(forget, lone, strict=True)}
         ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
         standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
     if rebuild is None:
@@ -295,6 +318,8 @@ def plan_orphans(
         remade=tuple(sorted(remade)),
         shapes={**({} if rebuild is None else rebuild.shapes), **remade},
         standing=standing,
+        positions=() if rebuild is None else tuple(chain.from_iterable(rebuild.positions.found.values())),
+        forgotten=frozenset(forgotten),
     )
 
 
@@ -336,12 +361,23 @@ def _delete(place: OrphanPlace, topic: str, looks: Sequence[OrphanLook]) -> Chan
     )
 
 
+def _forget(place: OrphanPlace, lone: LonePosition) -> Change:
+    return Change(
+        FORGET,
+        f"{_named(place.source, lone.topic)}, group {lone.group}",
+        lone.where,
+        None,
+        f"it has none on {place.target}, and is given up",
+        "skip",
+    )
+
+
 def _create(place: OrphanPlace, topic: str, shape: TopicShape, reason: str) -> Change:
     return Change(CREATE, f"{_named(place.source, topic)}, empty", None, str(shape), reason)
 
 
 def names_topic(change: Change, topic: str) -> bool:
-    """Tell whether a topic is what a change deletes or creates."""
+    """Tell whether a topic is what a change deletes or creates, or holds what it forgets."""
     return change.object.startswith(_named("", topic))
 
 
@@ -408,8 +444,8 @@ def _kept(
             text = f"it stays, because {look.source} may hold what is nowhere else: {look.uncopied}"
             way = f"copy what is wanted of it by hand, then delete {topic} on {place.source}, or exclude it"
             return Refusal(topic, DrillCode.NOT_COPIED, text, way)
-    if topic not in rebuild.taken or survey.copies.get(topic, topic) != topic:
-        return _not_taken(place, topic, survey.copies.get(topic, topic))
+    if topic in rebuild.untaken or survey.copies.get(topic, topic) != topic:
+        return _not_taken(place, topic, survey.copies.get(topic, topic), rebuild.untaken.get(topic, ""))
     shape = rebuild.shapes.get(topic)
     if shape is None:
         text = f"it stays: how it is made on {place.source} is not known, it has just been deleted or made"
@@ -418,10 +454,34 @@ def _kept(
         )
     if rebuild.factor is not None and rebuild.factor < shape.replication_factor:
         return unfit(place.topic, rebuild.factor, topic, shape.replication_factor)
-    return None
+    return _unplaced(place, topic, rebuild)
 
 
-def _not_taken(place: OrphanPlace, topic: str, copy: str) -> Refusal:
+def _unplaced(place: OrphanPlace, topic: str, rebuild: RebuildTerms) -> Refusal | None:
+    """Return why a topic may not be deleted for the groups that have positions in it."""
+    for error in rebuild.positions.unheard:
+        text = f"it stays: which groups have positions in it on {place.source} is not known: {error.message}"
+        way = error.resolve or f"{_rebuild(place)} once all its brokers answer"
+        return Refusal(topic, DrillCode.NOT_READ, text, way)
+    lone = [each for each in rebuild.positions.found.get(topic, ()) if not rebuild.forgets(each.group)]
+    return lone_refusal(place.flow, topic, lone) if lone else None
+
+
+def lone_refusal(flow: str, topic: str, lone: Sequence[LonePosition]) -> Refusal:
+    """Return why a topic stays in which groups have positions that would be deleted with it."""
+    more = f" and {len(lone) - _NAMED} more" if len(lone) > _NAMED else ""
+    named = ", ".join(map(str, lone[:_NAMED]))
+    return Refusal(
+        topic,
+        DrillCode.GROUPS_LEFT,
+        "it stays: positions of groups in it stand nowhere else, and would be deleted with it: "
+        f"{named}{more}",
+        f"{commands.command('groups', 'apply', flow)} puts them in place in the copy, as far as the flow "
+        "moves them; `--forget-group REGEX` beside `--rebuild` gives those of a group up",
+    )
+
+
+def _not_taken(place: OrphanPlace, topic: str, copy: str, why: str) -> Refusal:
     if copy != topic:
         text = f"it stays, because its copy is called {copy}: nobody would copy it back under its name"
         way = "use `naming: identity` in both flows; or copy what is wanted of it by hand"
@@ -429,10 +489,8 @@ def _not_taken(place: OrphanPlace, topic: str, copy: str) -> Refusal:
         text = "it stays, because `switchover.reverse` of the flow file names no flow that would copy it anew"
         way = "name the flow in the other direction there, then run again"
     else:
-        text = (
-            f"it stays, because flow {place.back} would not copy it anew: it does not take it in as {topic}"
-        )
-        way = f"include it in flow {place.back}, with `naming: identity`, then run again"
+        text = f"it stays, because flow {place.back} would not copy it anew: {why}"
+        way = f"include it in flow {place.back}, with `naming: identity` and no handler, then run again"
     return Refusal(topic, DrillCode.SWITCHOVER_UNSET, text, way)
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceover.backoff import Deadline
 from onceover.drills.orphans.looks import OrphanLook
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka import calls
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import answers_in_time
 from onceover.kafka.ports import Cluster, TopicInfo
@@ -26,6 +27,8 @@ from onceover.wire.offsetlookup import Translated
 
 # A partition without a leader must not keep the others waiting.
 PATIENCE_S: Final = 5.0
+_CLEANUP_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,21 @@ class CopyProof:
     changed: Mapping[TopicPartition, str] = field(default_factory=dict)
     unread: Mapping[TopicPartition, OnceoverError] = field(default_factory=dict)
     lost: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+
+class CleanupPolicies(NamedTuple):
+    """``cleanup.policy`` of a topic, ``here``, and of its copy, ``there``; None where it is not told."""
+
+    here: str | None
+    there: str | None
+
+    @property
+    def may_have_removed(self) -> bool:
+        """Tell whether compaction may have removed of the copy what counts here.
+
+        Where both are compacted, of either the newest record of each key is what counts.
+        """
+        return _COMPACT in (self.there or "") and _COMPACT not in (self.here or "")
 
 
 @dataclass(frozen=True)
@@ -125,10 +143,13 @@ class CopyProver:
             Deadline(PATIENCE_S),
         )
         found: dict[TopicPartition, str] = {}
+        here = _policies(self.source, {look.source.topic for look in wanted})
+        there = _policies(self.target, {copies[look.source].topic for look in wanted})
         for look in wanted:
             copy = copies[look.source]
+            policies = CleanupPolicies(here.get(look.source.topic), there.get(copy.topic))
             try:
-                why = self._expired(look, copy, starts.found.get(copy))
+                why = self._expired(look, copy, starts.found.get(copy), policies)
             except UsageError:
                 raise
             except OnceoverError as error:
@@ -137,10 +158,20 @@ class CopyProver:
                 found[look.source] = why
         return found
 
-    def _expired(self, look: OrphanLook, copy: TopicPartition, start: int | None) -> str | None:
+    def _expired(
+        self, look: OrphanLook, copy: TopicPartition, start: int | None, policies: CleanupPolicies
+    ) -> str | None:
         alias = self.target.alias
         if start is None:
             return f"how far its copy on {alias} goes back is not known: it does not answer"
+        # Compaction removes records and leaves the log's start where it is.
+        if policies.there is None:
+            return (
+                f"whether its copy on {alias} is compacted is not known: grant the principal "
+                f"DESCRIBE_CONFIGS on {copy.topic}"
+            )
+        if policies.may_have_removed:
+            return f"its copy on {alias} is compacted, unlike it: what was removed there stands here alone"
         if start == 0:
             # Nothing has ever expired there.
             return None
@@ -156,3 +187,9 @@ class CopyProver:
                 f"at {found.offset}: what has expired there stands here alone"
             )
         return None
+
+
+def _policies(cluster: Cluster, topics: Collection[str]) -> dict[str, str]:
+    """Return the cleanup policies of the topics that tell."""
+    standing = Admin(cluster).topic_configs(topics, standing=(_CLEANUP_POLICY,)).standing
+    return {topic: held[_CLEANUP_POLICY] for topic, held in standing.items() if _CLEANUP_POLICY in held}

@@ -18,7 +18,15 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans.exported import ExportExtent, OrphanTopic
 from onceover.drills.orphans.looks import OrphanLook, TopicShape
-from onceover.drills.orphans.plan import CREATE, DELETE, partitions_of, unfit
+from onceover.drills.orphans.plan import (
+    CREATE,
+    DELETE,
+    OrphansPlan,
+    lone_refusal,
+    partitions_of,
+    unfit,
+)
+from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
@@ -85,6 +93,8 @@ class TopicRebuild:
     Args:
         topics: what was promoted on the old source; ``export`` what it was exported to.
         proven: what the export held when it was read back; None where it was not.
+        positions: looks at the groups of both sides.
+        plan: that was approved.
         drills: the flow's journal of drills; ``drill`` the one that runs.
         caller: hears of it.
         quiet_s: how long nobody may write before a topic is deleted.
@@ -93,6 +103,8 @@ class TopicRebuild:
     topics: PromotedTopics
     export: OrphanTopic
     proven: ExportExtent | None
+    positions: PositionReader
+    plan: OrphansPlan
     drills: DrillJournal
     drill: str
     caller: Caller
@@ -106,8 +118,8 @@ class TopicRebuild:
         """Delete a topic once nobody has written to it for a moment; return how it was made.
 
         Raises:
-            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, EXPORT_DIFFERS: it
-                stays.
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, EXPORT_DIFFERS,
+                GROUPS_LEFT: it stays.
         """
         source, ends = self._source, partitions_of(looks)
         watch = SourceWatch(source, [topic], self.caller.pause)
@@ -199,6 +211,20 @@ class TopicRebuild:
                 code=DrillCode.LOG_CHANGED,
                 where=topic,
                 resolve="find out who moves the flow's progress, or has made the topic anew; then plan again",
+            )
+        self._check_positions(topic, looks)
+
+    def _check_positions(self, topic: str, looks: Sequence[OrphanLook]) -> None:
+        """Return where no group has a position in the topic alone that nobody was shown."""
+        survey = self.plan.survey
+        now = self.positions.read({look.source: survey.copy_of(look.source) for look in looks})
+        for error in now.unheard:
+            raise error
+        others = [each for each in now.found.get(topic, ()) if each not in self.plan.forgotten]
+        if others:
+            refusal = lone_refusal(self.plan.flow, topic, others)
+            raise NeedsOperator(
+                f"{topic}: {refusal.message}", code=refusal.code, where=topic, resolve=refusal.resolve
             )
 
     def _await_gone(self, topic: str, topic_id: str) -> None:

@@ -16,8 +16,9 @@ from onceover.drills.clients import ClientsSeen
 from onceover.drills.codes import DrillCode
 from onceover.drills.switching.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.switching.probe import Probe
+from onceover.drills.switching.standing import SourceStanding
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.groups.apply import GroupSync
+from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
@@ -30,6 +31,8 @@ from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.stops.requests import request_stop
 
 _STOP_S: Final = 20.0
+# Of positions, in a report.
+TOLD: Final = 20
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,10 @@ class SwitchSteps:
     _was_running: bool = False
     _began_promoting: bool = False
 
+    def standing(self) -> SourceStanding | None:
+        """Return how source and flow are, where that is a part of the question; None elsewhere."""
+        return None
+
     def promote(self, _: Deadline) -> Mapping[str, Any]:
         """Give the copies to clients: the point of no return, one transaction."""
         if self._leader is None or self._leader.layout is None:
@@ -180,6 +187,19 @@ class SwitchSteps:
         """Return the topics' records as they are now, or were in ``state``."""
         now = state or self._state()
         return {e.source: e for e in now.enrolled.values() if e.source in self.enrolled}
+
+    def _name_skips(self, applied: AppliedGroups) -> None:
+        """Name each group that was moved although that may cost it records: nobody was asked about it."""
+        done = set(applied.done)
+        risky = [row for row in applied.plan.risky if row.change in done]
+        for row in risky[:TOLD]:
+            change = row.change
+            count = "an unknown number of" if change.records is None else change.records
+            text = f"{change.object}: from {change.from_} to {change.to}, {change.risk}s {count} offsets"
+            self.findings.append((DrillCode.GROUP_SKIPS, f"{text}: {change.reason}"))
+        if len(risky) > TOLD:
+            text = f"{len(risky) - TOLD} more positions were moved likewise"
+            self.findings.append((DrillCode.GROUP_SKIPS, text))
 
     def _name_stopped(self) -> None:
         """Say where the flow was ended by this drill, which does not start it again."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from onceover.drills.course import DrillStep
 from onceover.drills.switching.course import PROMOTE
+from onceover.drills.switching.standing import SourceStanding
 from onceover.planning.approval import Item, items_of
 from onceover.planning.plan import Change, Plan
 from onceover.shown import lined
@@ -23,16 +24,22 @@ class SwitchoverPlan(Plan):
         steps: in their order.
         mode: ``planned`` or ``unplanned``.
         goes_on: id of the drill that has promoted them already; this one does what is behind that.
+        standing: of an unplanned one, how source and flow are; None elsewhere, and behind a promotion.
     """
 
     mode: str
     topics: tuple[str, ...]
     steps: tuple[DrillStep, ...]
     goes_on: str | None = None
+    standing: SourceStanding | None = None
 
     @property
     def items(self) -> Sequence[Item]:
-        """What a person approves: each topic whose copy is given to clients."""
+        """What a person approves: each topic whose copy is given to clients, and whatever is given up.
+
+        What was given up and need not be any more is fewer, and right. What was not, as it was not there to
+        be given up, was not shown: a source that answers by now, a flow that copies again.
+        """
         return items_of(self.changes, exact=True)
 
     @property
@@ -49,6 +56,7 @@ class SwitchoverPlan(Plan):
             "steps": [step.document() for step in self.steps],
             "point_of_no_return": PROMOTE,
             "goes_on": self.goes_on,
+            "standing": None if self.standing is None else self.standing.document(),
         }
 
     def describe(self) -> str:
@@ -58,6 +66,8 @@ class SwitchoverPlan(Plan):
             lines.append(
                 f"  drill {self.goes_on} has passed the point of no return: this one goes on behind it"
             )
+        if self.standing is not None:
+            lines.append(f"  {self.standing}")
         lines += [line for change in self.changes for line in change.describe()]
         lines.append("steps:")
         for number, step in enumerate(self.steps, 1):
@@ -76,21 +86,30 @@ def changes_of(
     fence: str | None,
     redirect: str,
     reverse: str | None,
+    standing: SourceStanding | None = None,
 ) -> tuple[Change, ...]:
     """Return what is changed for good.
 
     Args:
+        enrolled: topics whose copies are given to clients; none where they were already.
         fence: what keeps writers off, None where nobody does; ``redirect`` what brings clients over;
             ``reverse`` the flow that copies back from then on.
+        standing: how source and flow are, where nothing is waited for.
     """
     topics = [
         Change(
-            "promote", each.target, "a copy", "written to by clients", f"{each.source} on {source} no longer"
+            "promote",
+            each.target,
+            "a copy",
+            "written to by clients",
+            f"{each.source} on {source} no longer",
+            *(() if standing is None else ("skip", standing.missing.get(each.source))),
         )
         for each in enrolled
     ]
     return (
         *([] if fence is None else [Change("fence", f"writers on {source}", "free", "kept off", fence)]),
+        *([] if standing is None else standing.given_up()),
         *topics,
         Change("redirect", "clients", source, target, redirect),
         *([] if reverse is None else [Change("start", reverse, None, "behind the promotion", "copies back")]),

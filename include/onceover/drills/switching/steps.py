@@ -18,7 +18,7 @@ from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching import commits
 from onceover.drills.switching.commits import Positions, SourceGroups
-from onceover.drills.switching.common import SwitchSteps, shown_already
+from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
@@ -30,7 +30,6 @@ from onceover.state.read import FlowState
 from onceover.stops.record import stopped_in
 
 _NAMED: Final = 3
-_TOLD: Final = 20
 # Less is compared in a moment, while writers are kept off; it need not become less than what they write.
 _FEW: Final = 20_000
 _AUDITS: Final = 4
@@ -163,13 +162,14 @@ class PlannedSteps(SwitchSteps):
                 where=self.parts.target.alias,
                 resolve=left[0].resolve,
             )
+        self._name_skips(applied)
         told = [
             f"{row.object} at {row.decision.to}, by flow {row.facts.forerunner}"
             for row in planned.rows
             if row.facts.forerunner is not None
         ]
         # Of groups that have read nothing since the last promotion, who has told where they go on.
-        rested = {"rested": len(told), "rested_at": told[:_TOLD]} if told else {}
+        rested = {"rested": len(told), "rested_at": told[:TOLD]} if told else {}
         return {"written": len(applied.done), "positions": len(self._positions), **rested}
 
     def compare(self, deadline: Deadline) -> Mapping[str, Any]:

@@ -17,6 +17,7 @@ from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
 from onceover.drills.switching.course import PLANNED, REVERSE, UNAVAILABLE, course_of
+from onceover.drills.switching.earlier import EarlierSwitchover, done_under
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.steps import PlannedSteps
@@ -157,13 +158,18 @@ class Switchover:
             steps.parts.fence.check(plan.topics)
         return plan
 
-    def apply(self, caller: Caller, approval: Approval | None = None) -> SwitchoverOutcome:
-        """Do it, as ``planning.operation`` has it.
+    def apply(
+        self, caller: Caller, approval: Approval | None = None
+    ) -> SwitchoverOutcome | EarlierSwitchover:
+        """Do it, as ``planning.operation`` has it; what was done under the approval is told, and not again.
 
         Raises:
             NeedsOperator: DRILL_RUNS, another drill of the flow is running; PLAN_CHANGED.
             Others as ``plan``; what a step meets is told in the outcome.
         """
+        earlier = None if approval is None else self._done_under(approval)
+        if earlier is not None:
+            return earlier
         drill = new_drill()
         plan, steps, course, clusters = self._planned(drill)
         caller.announce(plan)
@@ -182,6 +188,10 @@ class Switchover:
         )
         runner = DrillRunner(self._journal, self._report)
         return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)
+
+    def _done_under(self, approval: Approval) -> EarlierSwitchover | None:
+        # Behind it the flow has none of its topics any more, and there would be nothing to plan.
+        return done_under(self._journal.read(), self._parts("plan").flow, approval.id)
 
     def _approval(self, approved: Approval) -> Mapping[str, Any]:
         consent = approved.consent
@@ -211,21 +221,25 @@ class Switchover:
             Probe(parts.flow, target, self._factor, lambda: self._journal.check(drill)),
         )
         course = course_of(request.mode, steps, goes_on=unfinished is not None)
+        standing = None if unfinished else steps.standing()
         plan = SwitchoverPlan(
             operation="switchover",
             flow=parts.flow,
             mode=request.mode,
             changes=changes_of(
-                list(chosen),
+                # What was promoted already is in nobody's hands any more.
+                [] if unfinished else list(chosen),
                 parts.source.alias,
                 target.alias,
-                request.fence if request.mode == PLANNED else None,
+                request.fence if request.mode == PLANNED and not unfinished else None,
                 request.redirect,
                 request.reverse if request.mode == PLANNED else None,
+                standing,
             ),
             topics=tuple(sorted(enrolled)),
             steps=course,
             goes_on=unfinished[0] if unfinished else None,
+            standing=standing,
         )
         ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids

@@ -13,6 +13,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.dryrun import losses_of
 from onceover.drills.switching.common import SwitchSteps, shown_already
+from onceover.drills.switching.standing import SourceStanding
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
@@ -29,13 +30,22 @@ _SETTLES_S: Final = 8.0
 class UnplannedSteps(SwitchSteps):
     """The actions of an unplanned one, in their order. Not thread-safe."""
 
-    _answers: bool = False
+    _seen: Mapping[str, Any] | None = None
+
+    def standing(self) -> SourceStanding:
+        """Return how source and flow are, looked at once: what is approved is what *look* tells."""
+        return SourceStanding.of(self._glanced, self.enrolled)
+
+    @property
+    def _glanced(self) -> Mapping[str, Any]:
+        if self._seen is None:
+            self._seen = self.parts.glance()
+        return self._seen
 
     def look(self, _: Deadline) -> Mapping[str, Any]:
         """Ask what is on the source alone, as far as anybody can tell now."""
-        found = self.parts.glance()
+        found = self._glanced
         mine = [p for p in found["partitions"] if p["topic"] in self.enrolled]
-        self._answers = bool(mine) and all(p["high_watermark"] is not None for p in mine)
         losses = losses_of(mine)
         unknown = [p for p in mine if p["lag_offsets"] is None]
         stopped = [p for p in mine if p["stop"]]
@@ -52,12 +62,12 @@ class UnplannedSteps(SwitchSteps):
             "partitions_unknown": len(unknown),
             "positions": {f"{p['topic']}:{p['partition']}": p["position"] for p in mine},
             "last_commit_ms": found["last_commit_ms"],
-            "source_answers": self._answers,
+            "source_answers": self.standing().answers,
         }
 
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place once more where the source tells where they are."""
-        if not self._answers:
+        if not self.standing().answers:
             return self._as_they_stand("the source does not answer")
         try:
             with self.parts.groups() as sync:
@@ -66,6 +76,7 @@ class UnplannedSteps(SwitchSteps):
             return self._as_they_stand(error.message)
         for refusal in applied.waiting[:_NAMED]:
             self.findings.append((DrillCode.GROUPS_LEFT, f"{refusal.object}: {refusal.message}"))
+        self._name_skips(applied)
         return {"written": len(applied.done), "left": len(applied.waiting)}
 
     def stop(self, deadline: Deadline) -> Mapping[str, Any]:

@@ -90,6 +90,14 @@ class GroupAdmin:
                 unheard.append(error)
         return GroupListing(found, tuple(unheard))
 
+    def lists_all(self) -> bool:
+        """Tell whether ``groups`` leaves none out: brokers do not name what a principal may not describe.
+
+        Raises:
+            Retriable: no broker of the cluster answers.
+        """
+        return self._retry(lambda: groupcalls.lists_all_groups(self.cluster.control()))
+
     def committed(self, group: str) -> dict[TopicPartition, calls.CommittedOffset]:
         """Return everything that the group has committed; nothing for a group that does not exist.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
+from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.admin.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -24,6 +25,8 @@ from onceover.model import TopicPartition
 LIST_GROUPS_KEY: Final = 16
 _TYPES_SINCE: Final = 5
 _STATES_SINCE: Final = 4
+# AclOperation's code.
+_DESCRIBE: Final = 8
 CLASSIC: Final = "classic"
 
 
@@ -53,6 +56,17 @@ def list_groups(connection: Channel, version: int) -> tuple[int, list[ListedGrou
         ]
 
     return connection.call(request, ListGroupsResponse, read)
+
+
+def lists_all_groups(connection: Channel) -> bool:
+    """DescribeCluster v0: whether ListGroups leaves none out, as for who may describe the cluster."""
+    request = DescribeClusterRequest(version=0, include_cluster_authorized_operations=True)
+
+    def read(answer: Any) -> bool:
+        # The codec has taken the bit field apart.
+        return answer.error_code == 0 and _DESCRIBE in (answer.authorized_operations or ())
+
+    return connection.call(request, DescribeClusterResponse, read)
 
 
 def list_groups_version(connection: Channel) -> int:

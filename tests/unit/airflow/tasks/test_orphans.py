@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
 from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
+from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import TornPart, TornTransaction
 from onceover.model import TopicPartition
@@ -22,7 +23,7 @@ from onceover_airflow.tasks.orphans import ORPHANS, orphan_params
 TP = TopicPartition("orders", 0)
 TORN = TornTransaction(7, 0, True, False, (TornPart(TP, 1, 2),), (TornPart(TP, 5, 6),), "billing")
 PLACE = OrphanPlace("flights", "east", "west", "__onceover.flights.orphans", Path("/var/o.jsonl"), None)
-TERMS = RebuildTerms({"orders": TopicShape("id", 1, 3, {})}, frozenset({"orders"}), 3)
+TERMS = RebuildTerms({"orders": TopicShape("id", 1, 3, {})}, {}, 3)
 
 
 def look_of(records: int) -> OrphanLook:
@@ -57,6 +58,17 @@ def test_a_person_is_shown_everything_that_is_done_for_good(monkeypatch: pytest.
     assert "point of no return" not in ORPHANS.question(plan_of(3))
 
 
+def test_a_position_that_goes_with_its_topic_is_shown_with_it() -> None:
+    """Before everything that can be taken back."""
+    lone = LonePositions({"orders": [LonePosition("billing-old", "orders", ((0, 4),))]})
+    survey = OrphanSurvey((look_of(1),), (), (), {}, ())
+    text = ORPHANS.question(
+        plan_orphans(PLACE, survey, {}, rebuild=replace(TERMS, positions=lone, forgets=lambda _: True))
+    )
+    assert "group billing-old" in text
+    assert text.index("| forget |") < text.index("| export |")
+
+
 def test_no_deletion_is_left_out_of_what_a_person_is_shown() -> None:
     """However many topics there are, they come first, and all; what else is too much is said."""
     names = [f"orders-{number:03}" for number in range(70)]
@@ -64,7 +76,7 @@ def test_no_deletion_is_left_out_of_what_a_person_is_shown() -> None:
     looks = tuple(replace(look_of(1), source=TopicPartition(name, 0)) for name in names)
     shapes = {name: TopicShape("id", 1, 3, {"retention.ms": "-1"}) for name in names}
     survey = OrphanSurvey(looks, (), (), {}, notes, unseen=("payments",))
-    plan = plan_orphans(PLACE, survey, {}, rebuild=RebuildTerms(shapes, frozenset(names), 3))
+    plan = plan_orphans(PLACE, survey, {}, rebuild=RebuildTerms(shapes, {}, 3))
     text = ORPHANS.question(plan)
     first_export = text.index("| export |")
     for name in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,14 @@ from onceover.drills.orphans.plan import (
     OrphanPlace,
     OrphansPlan,
     RebuildTerms,
+    names_topic,
     origin_of,
     plan_orphans,
 )
+from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.torn import SpanState, TransactionSpan
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, NotNow
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.planning.plan import Refusal
@@ -29,7 +32,7 @@ from onceover.wire.batches.records import DecodedRecord
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 PLACE = OrphanPlace("f", "east", "west", "__onceover.f.orphans", Path("/var/f/orphans.jsonl"), "back")
 SHAPE = TopicShape("id", 2, 3, {"retention.ms": "-1"})
-TERMS = RebuildTerms({"a": SHAPE, "b": SHAPE}, frozenset({"a", "b"}), 3)
+TERMS = RebuildTerms({"a": SHAPE, "b": SHAPE}, {}, 3)
 OPEN = TransactionSpan(9, 0, 13, 14, SpanState.OPEN)
 
 
@@ -124,7 +127,11 @@ def test_a_plan_tells_no_content() -> None:
 @pytest.mark.parametrize(
     ("change", "code", "part"),
     [
-        ({"taken": frozenset({"b"})}, "SWITCHOVER_UNSET", "would not copy it anew"),
+        (
+            {"untaken": {"a": "it has a handler"}},
+            "SWITCHOVER_UNSET",
+            "would not copy it anew: it has a handler",
+        ),
         ({"factor": 1}, "EXPORT_UNFIT", "3 replicas"),
     ],
 )
@@ -137,6 +144,51 @@ def test_a_topic_stays_where_it_would_not_come_back_or_its_export_is_weaker(
     (refused,) = plan.refused
     assert (plan.rebuild, refused.code, part in refused.message) == ((), code, True)
     assert [c.what for c in plan.changes] == ["export", "write"]
+
+
+def lone_plan(*positions: LonePosition, forgets: str = "", **more: Any) -> OrphansPlan:
+    found: dict[str, list[LonePosition]] = {}
+    for each in positions:
+        found.setdefault(each.topic, []).append(each)
+    terms = replace(TERMS, positions=LonePositions(found, **more), forgets=lambda group: group == forgets)
+    return plan_orphans(PLACE, OrphanSurvey((look(A0, 3), look(B0, 1)), (), (), {}, ()), {}, rebuild=terms)
+
+
+def test_a_topic_stays_with_a_position_that_stands_nowhere_else() -> None:
+    """All of them are in the plan; other topics go."""
+    several = [LonePosition(f"g{number}", "a", ((0, 7), (1, 3))) for number in range(5)]
+    plan = lone_plan(*several, forgets="g1")
+    (refused,) = plan.refused
+    assert (plan.rebuild, refused.object, refused.code) == (("b",), "a", "GROUPS_LEFT")
+    assert "g0 (0 at 7, 1 at 3), g2 (0 at 7, 1 at 3), g3 (0 at 7, 1 at 3) and 1 more" in refused.message
+    assert all(
+        f"group {each.group} in a: 0 at 7, 1 at 3; nowhere on west" in plan.describe() for each in several
+    )
+    told = plan.document()["positions_only_here"]
+    assert [(each["group"], each["forgotten"]) for each in told] == [(f"g{n}", False) for n in range(5)]
+
+
+def test_what_is_given_up_is_approved_as_it_was_shown() -> None:
+    """Neither another group's position, nor another one of the same group."""
+    gone = LonePosition("old", "a", ((0, 7),))
+    plan = lone_plan(gone, forgets="old")
+    assert (plan.rebuild, plan.exit_code, plan.refused) == (("a", "b"), 0, ())
+    (forget,) = [change for change in plan.changes if change.what == "forget"]
+    assert (forget.object, forget.from_, forget.risk) == ("topic a on east, group old", "0 at 7", "skip")
+    assert names_topic(forget, "a")
+    Approval.of(plan.items).check(lone_plan().items, "here")
+    for other in (lone_plan(gone._replace(at=((0, 9),)), forgets="old"), lone_plan(gone, forgets="old")):
+        approved = Approval.of((lone_plan() if other.forgotten == plan.forgotten else plan).items)
+        with pytest.raises(NeedsOperator, match="something else"):
+            approved.check(other.items, "here")
+
+
+def test_where_not_all_groups_are_known_every_topic_stays() -> None:
+    """By name, or what one of them has committed."""
+    plan = lone_plan(unheard=(NotNow("broker 2 does not answer"),))
+    assert (plan.rebuild, {r.code for r in plan.refused}) == ((), {"NOT_READ"})
+    plan = lone_plan(LonePosition("g", "a", error="what it has committed on east is not known"))
+    assert (plan.rebuild, "is not known" in plan.refused[0].message) == (("b",), True)
 
 
 def test_a_copy_of_another_name_never_comes_back_as_the_topic() -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.drills.orphans.looks import OrphanLook
-from onceover.drills.orphans.proof import CopyProver
+from onceover.drills.orphans.proof import CleanupPolicies, CopyProver
 from onceover.errors import OnceoverError, UsageError
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
@@ -31,9 +31,15 @@ class Map:
         return self._answer
 
 
-def expired(start: int | None, answer: Translation | OnceoverError) -> str | None:
+def expired(
+    start: int | None,
+    answer: Translation | OnceoverError,
+    here: str | None = "delete",
+    there: str | None = "delete",
+) -> str | None:
     sides = cast(Any, SimpleNamespace(alias="west"))
-    return CopyProver("f", sides, sides, cast(Translator, Map(answer)))._expired(LOOK, A0, start)
+    prover = CopyProver("f", sides, sides, cast(Translator, Map(answer)))
+    return prover._expired(LOOK, A0, start, CleanupPolicies(here, there))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,29 @@ def test_what_is_not_known_to_be_there_is_not(
     start: int | None, answer: Translation | OnceoverError, part: str
 ) -> None:
     assert part in (expired(start, answer) or "")
+
+
+@pytest.mark.parametrize("start", [0, 6])
+@pytest.mark.parametrize(
+    ("here", "there", "part"),
+    [
+        ("delete", "compact", "is compacted"),
+        ("delete", "compact,delete", "is compacted"),
+        (None, "compact", "is compacted"),
+        ("delete", None, "whether its copy on west is compacted is not known"),
+    ],
+)
+def test_a_copy_that_may_be_compacted_away_is_not_known_to_be_whole(
+    start: int, here: str | None, there: str | None, part: str
+) -> None:
+    """Compaction removes records and leaves the log's start where it is."""
+    assert part in (expired(start, Translated(6), here, there) or "")
+
+
+@pytest.mark.parametrize(("here", "there"), [("compact", "compact"), ("compact,delete", "delete")])
+def test_a_copy_that_is_compacted_as_the_topic_is_is_whole(here: str, there: str) -> None:
+    """Of either the newest record of each key counts."""
+    assert expired(0, Translated(6), here, there) is None
 
 
 def test_what_goes_back_as_far_is_whole() -> None:

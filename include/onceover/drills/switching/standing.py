@@ -1,0 +1,80 @@
+"""How source and flow are when nothing is waited for: what a person says yes to in an unplanned switchover.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from onceover.drills.dryrun import TopicLoss, losses_of
+from onceover.planning.plan import Change
+from onceover.state.records.runstate import RunState
+
+_LIVES: Final = (RunState.STARTING, RunState.RUNNING)
+
+
+@dataclass(frozen=True)
+class SourceStanding:
+    """What makes the question another one.
+
+    Args:
+        flow: its name; ``source`` alias of its source.
+        answers: every partition of the topics tells where it ends.
+        runs: the flow shows signs of life.
+        missing: offsets that are on the source alone, by source topic, with those behind open transactions;
+            None where that is not known.
+        stopped: partitions at which the copy was stopped, with the code.
+    """
+
+    flow: str
+    source: str
+    answers: bool
+    runs: bool
+    missing: Mapping[str, int | None]
+    stopped: Mapping[str, str]
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any], topics: Collection[str]) -> SourceStanding:
+        """Read an entry of ``status``."""
+        mine = [p for p in entry["partitions"] if p["topic"] in topics]
+        losses = {loss.topic: loss for loss in losses_of(mine)}
+        return cls(
+            entry["flow"],
+            entry["source"]["alias"],
+            bool(mine) and all(p["high_watermark"] is not None for p in mine),
+            entry["run"]["state"] in _LIVES,
+            {topic: _missing(losses.get(topic)) for topic in sorted({p["topic"] for p in mine})},
+            {f"{p['topic']}:{p['partition']}": p["stop"]["code"] for p in mine if p["stop"]},
+        )
+
+    def given_up(self) -> list[Change]:
+        """Return what is there, and not waited for."""
+        given = []
+        if self.answers:
+            lossless = "it answers: a planned switchover would lose nothing"
+            given.append(Change("give up", f"source {self.source}", "it answers", None, lossless))
+        if self.runs:
+            more = "it runs: what it would copy yet is not waited for"
+            given.append(Change("give up", f"flow {self.flow}", "it runs", None, more))
+        for partition, code in sorted(self.stopped.items()):
+            text = "nothing behind that was copied"
+            given.append(Change("give up", f"what follows in {partition}", f"stopped: {code}", None, text))
+        return given
+
+    def document(self) -> dict[str, Any]:
+        """Return its JSON."""
+        told = asdict(self)
+        return {key: told[key] for key in ("answers", "runs", "missing", "stopped")}
+
+    def __str__(self) -> str:
+        source = "answers" if self.answers else "does not answer: nobody is asked for what is on it alone"
+        return f"{self.source} {source}; flow {self.flow} {'runs' if self.runs else 'does not run'}"
+
+
+def _missing(loss: TopicLoss | None) -> int | None:
+    if loss is None:
+        return 0
+    return None if loss.offsets is None else loss.offsets + loss.open_offsets

@@ -1,0 +1,109 @@
+"""What was said yes to before an unplanned switchover, and whether it is still that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.config.flow.load import load_flow
+from onceover.drills.switching.switchover import Switchover, SwitchoverOutcome
+from onceover.errors import NeedsOperator, UsageError
+from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller, wait
+from onceover.wiring import switchovers
+from onceover.wiring.flows import opened
+from onceover.wiring.status import read_status
+from onceover.wiring.switchovers import SwitchoverWish, switchover
+from tests.support.clusters import SharedCluster
+from tests.support.groups import commit, offset_of
+from tests.support.orphaned import DONE, Orphaned, orphaned
+
+NOBODY = Caller(lambda _: None)
+
+
+@pytest.fixture
+def replica(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[Orphaned]:
+    """A flow whose clients a program moves."""
+    with orphaned(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
+        yield replica
+
+
+def copied(replica: Orphaned) -> str:
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    return topic
+
+
+@contextmanager
+def unplanned(replica: Orphaned) -> Iterator[Switchover]:
+    wish = partial(switchover, wish=SwitchoverWish("unplanned"), pause=wait)
+    with opened(load_flow(str(replica.flow.path)), wish) as operation:
+        yield operation
+
+
+def as_if_away(real: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """Return a status of a source that does not answer."""
+
+    def read(*of: Any, **how: Any) -> dict[str, Any]:
+        entry = real(*of, **how)
+        unknown = {"high_watermark": None, "lso": None, "lag_offsets": None, "oldest_missing_s": None}
+        return {**entry, "partitions": [{**each, **unknown} for each in entry["partitions"]]}
+
+    return read
+
+
+def test_a_source_that_answers_by_now_is_another_question(
+    replica: Orphaned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is promoted of what a planned switchover would lose nothing of; shown, it may be given up."""
+    copied(replica)
+    with monkeypatch.context() as away, unplanned(replica) as operation:
+        away.setattr(switchovers, "read_status", as_if_away(read_status))
+        plan = operation.plan()
+    approved = Approval.from_json(json.loads(json.dumps(Approval.of(plan.items).to_json())))
+    assert "does not answer" in plan.describe()
+    with unplanned(replica) as operation:
+        with pytest.raises(NeedsOperator) as refused:
+            operation.apply(NOBODY, approved)
+        assert (refused.value.code, "source east" in str(refused.value)) == ("PLAN_CHANGED", True)
+        outcome = operation.apply(NOBODY, Approval.of(operation.plan().items))
+    assert outcome.verdict == "PASS"
+
+
+def test_a_task_that_is_tried_again_behind_its_end_tells_of_it(replica: Orphaned) -> None:
+    """Its approval has done what it was given for; another one finds nothing to switch over."""
+    copied(replica)
+    with unplanned(replica) as operation:
+        approved = Approval.of(operation.plan().items)
+        first = operation.apply(NOBODY, approved)
+    with unplanned(replica) as operation:
+        again = operation.apply(NOBODY, approved)
+        assert (again.exit_code, again.waiting) == (DONE, [])
+        assert dict(again.counts) == dict(first.counts)
+        assert first.drill in again.describe()
+        with pytest.raises(UsageError, match="copies none of the topics"):
+            operation.apply(NOBODY, Approval.of([]))
+
+
+def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: Orphaned) -> None:
+    """Somebody else's commit on the target is moved on; the report has the group, and how much."""
+    topic, group = copied(replica), f"{replica.name}-billing"
+    commit(replica.source_client, group, topic, {0: 7})
+    commit(replica.target_client, group, topic, {0: 2})
+    with unplanned(replica) as operation:
+        outcome = operation.apply(NOBODY, Approval.of(operation.plan().items))
+    assert isinstance(outcome, SwitchoverOutcome)
+    assert offset_of(replica.target_client, group, topic) == 7
+    (text,) = [text for code, text in outcome.findings if code == "GROUP_SKIPS"]
+    assert f"{group} {topic}:0" in text
+    assert "from 2 to 7" in text
+    assert "5 offsets" in text

@@ -1,0 +1,81 @@
+"""Which positions of groups stand on the old source alone."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from onceover.drills.orphans.positions import LonePosition, LonePositions, PositionReader
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.groups import calls as groupcalls
+from onceover.model import TopicPartition
+from tests.support.fakecluster import FakeCluster
+from tests.support.fakelogs import FakeLog, FakeTopic
+
+A0, A1, B0 = (TopicPartition(topic, number) for topic, number in (("a", 0), ("a", 1), ("b", 0)))
+EAST_A0 = TopicPartition("east.a", 0)
+COPIES = {A0: EAST_A0, A1: TopicPartition("east.a", 1)}
+_GROUP_AUTHORIZATION_FAILED = 30
+
+
+def topic(partitions: int) -> FakeTopic:
+    return FakeTopic(uuid4(), [FakeLog() for _ in range(partitions)])
+
+
+def at(*places: tuple[TopicPartition, int]) -> dict[TopicPartition, CommittedOffset]:
+    return {tp: CommittedOffset(0, offset, -1, "") for tp, offset in places}
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster, *, all_listed: bool = True
+) -> LonePositions:
+    monkeypatch.setattr(groupcalls, "lists_all_groups", lambda _: all_listed)
+    return PositionReader(source, target).read(COPIES)
+
+
+@pytest.fixture
+def source() -> FakeCluster:
+    return FakeCluster("east", {"a": topic(2), "b": topic(1)})
+
+
+@pytest.fixture
+def target() -> FakeCluster:
+    return FakeCluster("west", {"east.a": topic(2)})
+
+
+def test_a_position_without_one_in_the_copy_stands_alone(
+    monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster
+) -> None:
+    """By partition; in other topics, and of Onceover's own groups, it is none."""
+    source.groups |= {
+        "both": at((A0, 7)),
+        "half": at((A0, 7), (A1, 3)),
+        "none": at((A1, 3), (B0, 1)),
+        "elsewhere": at((B0, 1)),
+        "onceover-lag.f": at((A0, 9)),
+    }
+    target.groups |= {"both": at((EAST_A0, 2)), "half": at((EAST_A0, 2)), "none": at((B0, 1))}
+    found = read(monkeypatch, source, target)
+    half, none = LonePosition("half", "a", ((1, 3),)), LonePosition("none", "a", ((1, 3),))
+    assert found == LonePositions({"a": [half, none]})
+
+
+def test_a_group_that_cannot_be_asked_may_have_one(
+    monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster
+) -> None:
+    """On either side, with what is missing."""
+    source.groups |= {"here": at((A0, 7)), "there": at((A0, 7))}
+    target.groups |= {"here": at((EAST_A0, 2)), "there": at((EAST_A0, 2))}
+    for cluster, group in ((source, "here"), (target, "there")):
+        cluster.codes[f"OffsetFetch {group}"].append(_GROUP_AUTHORIZATION_FAILED)
+    found = read(monkeypatch, source, target)
+    assert [(each.group, each.at) for each in found.found["a"]] == [("here", ()), ("there", ())]
+    assert all("is not known" in each.where for each in found.found["a"])
+
+
+def test_who_may_not_list_every_group_knows_none_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster
+) -> None:
+    (error,) = read(monkeypatch, source, target, all_listed=False).unheard
+    assert "DESCRIBE on the cluster east" in (error.resolve or "")
