@@ -25,7 +25,7 @@ partition, key, value, headers and timestamp. The same as `onceover audit`. It m
    should be, each is named. *UNVERIFIABLE*: nothing wrong was found, but not everything could be compared,
    and it is said what and why. Killed, or a cluster away: it is tried again.
 3. **report_audit** shows the verdict and where the report and the Data Docs are, also after a failure;
-   announces the asset `kafka://<target alias>/<flow>.audit` after a PASS of the flow as a whole.
+   announces the asset `x-onceover://<target alias>/<flow>.audit` after a PASS of the flow as a whole.
 
 What was proven is kept on the target (`onceover status` shows how old it is); the next audit goes on there.
 *Full* begins anew.

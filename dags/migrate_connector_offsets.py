@@ -27,7 +27,7 @@ zero. The same as `onceover connectors plan`, `apply` and `verify`; with another
    transaction, verify, configure, resume, watch. One that fails does not touch the others. Interrupted
    anywhere, it can be run again. Journal and manifests are in `ONCEOVER_HOME/connect/<name>`.
 6. **verify_migration** looks again after *migrate*; announces the asset
-   `kafka://<connect>/<connector>.offsets` for each.
+   `x-onceover://<connect>/<connector>.offsets` for each.
 
 To go back: *rollback* before a connector was resumed, *downgrade* after it. *downgrade-soft* leaves
 connectors stopped until the workers are without exactly-once, and is then run once more.

@@ -26,7 +26,7 @@ shows. The same as `onceover drill run`. It touches no client: nobody is asked, 
    of the flow's topics, lets a consumer group fail over, compares everything, goes on reading and writing on
    the target, and takes everything away again, also when it fails or is ended. It ends well with *PASS*
    only; its button *Report* leads to the page. After a PASS it announces
-   `kafka://<target alias>/<flow>.rehearsal`.
+   `x-onceover://<target alias>/<flow>.rehearsal`.
 
 Killed, or a cluster away: it is tried again, from the beginning. One rehearsal of a flow runs at a time.
 """

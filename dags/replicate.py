@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias, task
 
 from onceover_airflow import flows
-from onceover_airflow.jobs.operators import ReplicateOperator
+from onceover_airflow.jobs.operators import COPIED_ALIAS, ReplicateOperator
 from onceover_airflow.starting import forms, pools
 from onceover_airflow.tasks import replicating
 from onceover_airflow.telling import deadlines
@@ -22,10 +22,11 @@ committed record once and in order. Progress lives on the target: a run goes on 
 
 1. **check_flow** reads the flow file and its connections. A fault ends the run at once.
 2. **replicate** is the Spark job. Killed, or a cluster away: it resumes by itself within seconds. Anything
-   else ends the run with a message that says what to do.
+   else ends the run with a message that says what to do. Caught up, it announces each target topic as the
+   asset `kafka://<host:port>/<topic>`.
 3. **report_result** shows what was copied and what is still missing; announces the asset
-   `kafka://<target alias>/<flow>` when this run has brought everything to the target. It runs also when the
-   job failed, and announces nothing then.
+   `x-onceover://<target alias>/<flow>` when this run has brought everything to the target. It runs also when
+   the job failed, and announces nothing then.
 
 A flow that matches no topic fails: it copies nothing. `onceover flow check FLOW --explain` shows why.
 
@@ -56,6 +57,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) 
             until=forms.value("run_length"),
             master=forms.value("master"),
             pool=pools.copy_pool(),
+            outlets=[AssetAlias(COPIED_ALIAS)],
         )
         report = task(
             task_id="report_result",

@@ -25,8 +25,8 @@ as `onceover groups plan`, `apply` and `follow`. *failback* goes from the target
    alone. Rejected: nothing is written.
 3. **apply_groups** writes, once or for a while. Interrupted anywhere, it can be run again. What it did is
    in `ONCEOVER_HOME/<flow>/journal/groups.jsonl`. It announces the asset
-   `kafka://<receiving alias>/<flow>.groups` when every group of the flow is in place, and fails, naming the
-   way out, when one waits for somebody's decision, or none is called as the form says. Skipped when the
+   `x-onceover://<receiving alias>/<flow>.groups` when every group of the flow is in place, and fails, naming
+   the way out, when one waits for somebody's decision, or none is called as the form says. Skipped when the
    flow has no groups.
 
 A group with members on the receiving side is never written.

@@ -23,7 +23,7 @@ taken over here only.
    retention, another cleanup policy). Skipped when none can. Rejected: nothing is changed.
 3. **apply_topics** does it. Interrupted anywhere, it can be run again. What it did is in
    `ONCEOVER_HOME/<flow>/journal/topics.jsonl`.
-4. **report_topics** looks again; announces the asset `kafka://<target alias>/<flow>.topics` when nothing
+4. **report_topics** looks again; announces the asset `x-onceover://<target alias>/<flow>.topics` when nothing
    is left, and fails, naming the way out, when a topic is refused or none is in scope.
 
 It never disturbs a running flow.

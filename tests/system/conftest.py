@@ -226,7 +226,9 @@ def connect_files(session_home: Path) -> Path:
 
 
 @pytest.fixture(scope="package")
-def airflow_environ(session_home: Path, flows: Path, connect_files: Path) -> dict[str, str]:
+def airflow_environ(
+    session_home: Path, flows: Path, connect_files: Path, lineage_file: Path
+) -> dict[str, str]:
     """What every part of that Airflow finds in its environment."""
     return {
         "ONCEOVER_FLOWS": str(flows),
@@ -235,7 +237,22 @@ def airflow_environ(session_home: Path, flows: Path, connect_files: Path) -> dic
         # Airflow reads all DAG files every 15 seconds as `make up` starts it, which took a quarter of a core.
         # A test that changes what they read says so: read_again().
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(lineage_file), "append": True}
+        ),
     }
+
+
+@pytest.fixture(scope="package")
+def lineage_file(session_home: Path) -> Path:
+    """Where that Airflow's catalogue of lineage would be: in its home, in which secrets are looked for."""
+    return session_home / "airflow" / "lineage.jsonl"
+
+
+def told_of(lineage_file: Path, job: str) -> list[dict[str, Any]]:
+    """Return the OpenLineage events of a job, in their order."""
+    events = [json.loads(line) for line in lineage_file.read_text().splitlines()]
+    return [event for event in events if event["job"]["name"] == job]
 
 
 def read_again(airflow: AirflowStandalone, dag_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
@@ -13,7 +14,7 @@ from confluent_kafka import Producer
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
-from tests.system.conftest import PLANTED, Side
+from tests.system.conftest import PLANTED, Side, told_of
 
 DAG, FLOW = "audit", "sys-audit"
 TOPIC = f"{FLOW}.orders"
@@ -48,11 +49,22 @@ def page(airflow: AirflowStandalone, link: str, *, login: bool, accept: str = BR
         return browser.get(link)
 
 
+def failed_tests(lineage_file: Path, namespace: str) -> set[str]:
+    """Return the tests of the target topic that the last audit told a catalogue it failed."""
+    *_, end = told_of(lineage_file, f"onceover.{FLOW}.audit")
+    assert end["eventType"] == "COMPLETE"
+    (copy,) = (each for each in end["inputs"] if (each["namespace"], each["name"]) == (namespace, TOPIC))
+    listed = copy["inputFacets"]["dataQualityAssertions"]["assertions"]
+    assert len(listed) > 1
+    return {each["assertion"] for each in listed if not each["success"]}
+
+
 def test_audit_is_told_and_reported_whatever_it_finds(
     airflow: AirflowStandalone,
     connection: None,
     secured_cluster: KafkaCluster,
     target_cluster: SharedCluster,
+    lineage_file: Path,
 ) -> None:
     """PASS announces the asset; a surplus record fails the run, and the logged-in can read its report.
 
@@ -73,7 +85,9 @@ def test_audit_is_told_and_reported_whatever_it_finds(
     counts = airflow.xcom(DAG, run_id, "report_audit")
     assert f"'records': {RECORDS}" in str(counts)
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}.audit"]
+    assert [event["uri"] for event in events] == [f"x-onceover://target/{FLOW}.audit"]
+    namespace = f"kafka://{target_cluster.bootstrap}"
+    assert failed_tests(lineage_file, namespace) == set()
 
     producer = Producer(target_cluster.client)
     producer.produce(TOPIC, b"strange", partition=0)
@@ -82,6 +96,8 @@ def test_audit_is_told_and_reported_whatever_it_finds(
     assert state == "failed"
     shown = airflow.task_logs(DAG, run_id, "audit") + airflow.task_logs(DAG, run_id, "report_audit")
     assert "1 phantom" in shown
+    # Behind the surplus record nothing more is proven.
+    assert failed_tests(lineage_file, namespace) == {"phantom"}
     assert PLANTED not in shown
     found = links(airflow, run_id, "audit")
     assert set(found) == {"Report", "Data Docs"}

@@ -26,6 +26,8 @@ HEAVY = (
     "aiokafka",
     "pyarrow",
     "pandas",
+    "openlineage",
+    "airflow.providers.openlineage.plugins",
     "onceover.copy",
     "onceover.lead",
     "onceover.groups",
@@ -245,6 +247,7 @@ def test_the_way_back_asks_before_each_of_its_steps(dags: dict[str, Any]) -> Non
         "topics": None,
         "rebuild": True,
         "take_over": False,
+        "forget_groups": None,
         "apply": True,
     }
     assert dag.doc_md

@@ -122,7 +122,7 @@ def test_a_connector_that_a_person_picks_and_approves_goes_on_in_its_own_topic(
     assert "done" in {line["outcome"] for line in journal(var, counting)}
     assert airflow.xcom(DAG, run.run_id, "verify_migration")["connectors"] == [counting]
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run.run_id]
-    assert [event["uri"] for event in events] == [f"kafka://{CONNECT}/{counting}.offsets"]
+    assert [event["uri"] for event in events] == [f"x-onceover://{CONNECT}/{counting}.offsets"]
     xcoms = [airflow.xcom(DAG, run.run_id, task_id) for task_id in TASKS]
     assert PLANTED not in run.log(*TASKS) + json.dumps(xcoms)
 

@@ -60,7 +60,7 @@ def test_a_rehearsal_from_the_form_passes_and_its_report_is_shown(
     assert PLANTED not in log
     assert airflow.xcom(DAG, run_id, "rehearse")["verdict"] == "PASS"
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}.rehearsal"]
+    assert [event["uri"] for event in events] == [f"x-onceover://target/{FLOW}.rehearsal"]
     links = airflow.call("GET", f"/api/v2/dags/{DAG}/dagRuns/{run_id}/taskInstances/rehearse/links")
     link = links["extra_links"]["Report"]
     assert page(airflow, link, login=False, accept="application/json").status_code == 401

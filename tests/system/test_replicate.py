@@ -22,7 +22,7 @@ from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.judge import compare_topics
 from tests.support.wait import wait_until
-from tests.system.conftest import CONNECTION_ID, PARTITIONS, PLANTED, Side
+from tests.system.conftest import CONNECTION_ID, PARTITIONS, PLANTED, Side, told_of
 
 DAG = "replicate"
 FLOW = "sys-flights"
@@ -162,11 +162,44 @@ def test_report_counts_for_the_last_driver_and_holds_the_lag(
     assert TOPIC in airflow.task_logs(DAG, run.run_id, "report_result")
 
 
-def test_asset_is_announced_once(run: KilledRun, airflow: AirflowStandalone) -> None:
-    """Other DAGs can be scheduled on a flow that has caught up."""
+def test_asset_is_announced_once(
+    run: KilledRun, airflow: AirflowStandalone, target_cluster: SharedCluster
+) -> None:
+    """Other DAGs can be scheduled on a flow that has caught up, or on one of its topics."""
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run.run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}"]
+    assert [(event["source_task_id"], event["uri"]) for event in events] == [
+        ("report_result", f"x-onceover://target/{FLOW}"),
+        ("replicate", f"kafka://{target_cluster.bootstrap}/{TOPIC}"),
+    ]
     assert events[0]["extra"]["caught_up"] is True
+
+
+def test_a_catalogue_is_told_where_the_records_come_from(
+    run: KilledRun, lineage_file: Path, secured_cluster: KafkaCluster, target_cluster: SharedCluster
+) -> None:
+    """While it runs, and at its end, by the names that Spark and Flink use; under Airflow's task.
+
+    A kill is the task's own business: it is one run.
+    """
+    events = told_of(lineage_file, f"onceover.{FLOW}")
+    assert [event["eventType"] for event in events] == ["START", "RUNNING", "COMPLETE"]
+    assert len({event["run"]["runId"] for event in events}) == 1
+    assert events[-1]["job"]["facets"]["jobType"]["processingType"] == "STREAMING"
+    here, there = secured_cluster.client["bootstrap.servers"], target_cluster.bootstrap
+    for event in events[1:]:
+        assert {(each["namespace"], each["name"]) for each in event["inputs"]} == {(f"kafka://{here}", TOPIC)}
+        assert {(each["namespace"], each["name"]) for each in event["outputs"]} == {
+            (f"kafka://{there}", TOPIC)
+        }
+    parent = events[-1]["run"]["facets"]["parent"]
+    task = told_of(lineage_file, "replicate.replicate")
+    assert parent["run"]["runId"] in {event["run"]["runId"] for event in task}
+    # What Airflow itself tells of the tasks names no dataset but topics.
+    named = [
+        each for name in ("replicate", "report_result") for each in told_of(lineage_file, f"{DAG}.{name}")
+    ]
+    datasets = {each["name"] for event in named for each in [*event["inputs"], *event["outputs"]]}
+    assert datasets <= {TOPIC}
 
 
 def test_password_is_in_the_environment_of_the_job_and_nowhere_else(
@@ -178,9 +211,10 @@ def test_password_is_in_the_environment_of_the_job_and_nowhere_else(
     assert "(kill)" not in run.shown
     shown = run.shown + shown_by_airflow(airflow, run.run_id)
     # Each place was really looked at.
-    for word in ("spark.app.name", "replicate.py", "rendered_fields", "return_value", "kafka://target/"):
+    for word in ("spark.app.name", "replicate.py", "rendered_fields", "return_value", "x-onceover://target/"):
         assert word in shown, word
     assert PLANTED not in shown
+    assert (airflow.home / "lineage.jsonl").exists()
     files = [path for path in [*airflow.home.rglob("*"), *var.rglob("*")] if path.is_file()]
     assert len(files) > 10
     assert [path for path in files if PLANTED.encode() in path.read_bytes()] == []

@@ -57,6 +57,6 @@ def test_a_risky_move_is_made_only_when_a_person_approves_it(
     assert run.answer("Approve")["apply_groups"] == "success"
     assert offset_of(client, FOREIGN, TOPIC) == 20
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run.run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}.groups"]
+    assert [event["uri"] for event in events] == [f"x-onceover://target/{FLOW}.groups"]
     assert PLANTED not in run.log("plan_groups", "apply_groups")
     assert CONNECTION_ID not in question["body"]

@@ -80,7 +80,7 @@ def test_changes_that_may_cost_records_are_made_when_a_person_approves_them(
     assert [line["outcome"] for line in journal(var)[before:]].count("done") == 3
     assert airflow.xcom(DAG, run.run_id, "apply_topics")["changes_made"] == 3
     events = [event for event in airflow.asset_events() if event["source_run_id"] == run.run_id]
-    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}.topics"]
+    assert [event["uri"] for event in events] == [f"x-onceover://target/{FLOW}.topics"]
     shown = run.log(*TASKS)
     assert "nothing to do" in shown
     assert PLANTED not in shown

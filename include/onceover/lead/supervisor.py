@@ -132,6 +132,8 @@ class Supervisor:
         self._noted: dict[str, object] | None = None
         self._heard_ms = 0
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
+        # How often the topics were looked at: in between the flow copies what it did.
+        self.discoveries = 0
 
     def start(self) -> Layout:
         """Create the flow's topics where they are missing, then become its newest generation.
@@ -183,7 +185,7 @@ class Supervisor:
         self._patience.renew()
         if self._discovery_is_due(now):
             self.discover()
-        self._acls.tick(self._copied, self._owned, self._owned.notes)
+        self._acls.tick(self.copied, self._owned, self._owned.notes)
         self._mirror.tick()
         self._note_refused(just_read=False)
         self._note_standstills()
@@ -197,7 +199,7 @@ class Supervisor:
         scope = self._scope()
         return scope != self._discovered or now_s >= self._discovered_s + scope.interval_s
 
-    def _copied(self) -> dict[str, str]:
+    def copied(self) -> dict[str, str]:
         """Return the topics that the flow copies, source name to target name."""
         return {e.source: e.target for e in self._active()}
 
@@ -290,6 +292,7 @@ class Supervisor:
         if first:
             self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
         self._discovered_s, self._discovered = time.monotonic(), scope
+        self.discoveries += 1
         self._heard_ms = now_ms()
         return plan
 

@@ -24,8 +24,9 @@ SECRET_FILE_VARIABLE: Final = "ONCEOVER_SPARK_SECRET_FILE"  # noqa: S105 - its n
 SPARKS_VARIABLE: Final = "_SPARK_AUTH_SECRET"
 # Shorter ones can be guessed from a single exchange that somebody has listened to.
 _SHORTEST: Final = 16
-# Its settings, the secrets of its container image, its Variables; in capitals or not.
-_AIRFLOWS: Final = re.compile(r"_+AIRFLOW_.*|AIRFLOW__.*|AIRFLOW_VAR_.*", re.IGNORECASE)
+# Its settings, the secrets of its container image, its Variables, the key to a lineage catalogue; in
+# capitals or not.
+_AIRFLOWS: Final = re.compile(r"_+AIRFLOW_.*|AIRFLOW__.*|AIRFLOW_VAR_.*|OPENLINEAGE_.*", re.IGNORECASE)
 _CONNECTION: Final = re.compile(r"AIRFLOW_CONN_.*", re.IGNORECASE)
 
 

@@ -81,6 +81,9 @@ class DriverRun:
         self._started_s = self._next_pruning_s = time.monotonic()
         self.layout: Layout | None = None
         self.stopped: list[dict[str, Any]] = []
+        self._topics: dict[str, str] = {}
+        self._discoveries = 0
+        self._note: dict[str, Any] = {}
         self._remarks: list[dict[str, Any]] = []
         # True once everything that was on the source at the start was looked at, by a run nobody cut short.
         self._came_to_its_end = False
@@ -125,7 +128,7 @@ class DriverRun:
         parent = os.getppid()
         try:
             target.retry(leader.discover, Deadline(_GIVE_UP_S))
-            self._announce(spark)
+            self._announce(spark, leader)
             log.info("flow %s runs as generation %d", self._watch.flow.flow, self._layout().generation)
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
             with self._until_end() as until_end:
@@ -189,6 +192,7 @@ class DriverRun:
             self._wake.clear()
             try:
                 leader.tick()
+                self._tell_topics(leader)
                 outage.over()
             except Retriable as error:
                 outage.met(error)
@@ -251,11 +255,11 @@ class DriverRun:
             # Its rows never end: it does not end by itself for a good reason.
             raise query_error(error or PySparkException("the query has ended"), partial(is_ending, spark))
 
-    def _announce(self, spark: SparkSession) -> None:
+    def _announce(self, spark: SparkSession, leader: Supervisor) -> None:
         """Leave a note of who runs, for people, for Airflow's button and for tests that kill."""
         layout = self._layout()
         jvm: Any = spark._jvm
-        note = {
+        self._note = {
             "pid": os.getpid(),
             "jvm_pid": jvm.java.lang.ProcessHandle.current().pid(),
             "run": layout.run,
@@ -264,8 +268,22 @@ class DriverRun:
             "ui": spark.sparkContext.uiWebUrl,
         }
         self._home.mkdir(parents=True, exist_ok=True)
+        self._write_note()
+        self._tell_topics(leader)
+
+    def _tell_topics(self, leader: Supervisor) -> None:
+        """Say, at the start and whenever it changes, which topics are copied: Airflow tells a catalogue."""
+        if leader.discoveries == self._discoveries:
+            return
+        self._discoveries, copied = leader.discoveries, leader.copied()
+        if copied != self._topics:
+            self._topics = copied
+            self._write_note()
+            log.info("topics copied: %d", len(copied))
+
+    def _write_note(self) -> None:
         temporary = self._home / f"{DRIVER_NOTE}.new"
-        temporary.write_text(json.dumps(note))
+        temporary.write_text(json.dumps({**self._note, "topics": self._topics}))
         temporary.replace(self._home / DRIVER_NOTE)
 
     def _layout(self) -> Layout:
@@ -283,6 +301,7 @@ class DriverRun:
             "bytes": self._totals.bytes,
             "transactions": self._totals.transactions,
             "seconds": round(time.monotonic() - self._started_s, 3),
+            "topics": self._topics,
             "stopped": self.stopped,
             "caught_up": self._caught_up,
             "warnings": self._remarks,

@@ -28,12 +28,14 @@ from onceover.shown import visible
 from onceover.spark.launch.locate import spark_submit
 from onceover.spark.launch.submit import SparkJob
 from onceover_airflow.jobs.loglevels import levelled
+from onceover_airflow.jobs.verdict import topics_in
 
 # Enough of the driver's last words to explain a job that never came up.
 TAIL_LINES: Final = 15
 # What the driver logs when it has left a note of itself. Its lines are mixed with those of handlers, which
-# may print what a record says: the address is read from the note.
+# may print what a record says: what is told is read from the note.
 _UI_LINE: Final = re.compile(r"onceover\.spark\.driver: Spark UI: \S+")
+_TOPICS_LINE: Final = re.compile(r"onceover\.spark\.driver: topics copied: [0-9]+")
 _ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 
 
@@ -42,6 +44,7 @@ class SparkJobHook(SparkSubmitHook):
 
     :param note: file in which the driver says who it is
     :param on_ui: is told the address of the job's Spark UI, once it is there
+    :param on_topics: is told which topics are copied, source name to target name, whenever that changes
     """
 
     def __init__(
@@ -52,10 +55,12 @@ class SparkJobHook(SparkSubmitHook):
         environment: Mapping[str, str],
         note: Path | None = None,
         on_ui: Callable[[str], None] | None = None,
+        on_topics: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
         self._job = job
         self._note = note
         self._on_ui = on_ui
+        self._on_topics = on_topics
         submit = spark_submit()
         super().__init__(
             conf=dict(job.conf),
@@ -99,28 +104,27 @@ class SparkJobHook(SparkSubmitHook):
         # scheduler's own output (seen with 3.3.2).
         for level, line in levelled(visible(str(redact(raw)).rstrip().expandtabs(4)) for raw in itr):
             self._last_submit_log_lines.append(line)
-            self._look_for_ui(line)
+            self._look_for_note(line)
             self.log.log(level, "%s", line)
 
-    def _look_for_ui(self, line: str) -> None:
-        if self._on_ui is None or _UI_LINE.fullmatch(line) is None:
-            return
-        address = self._noted_ui()
-        if address is not None:
-            self._on_ui(address)
+    def _look_for_note(self, line: str) -> None:
+        if self._on_ui is not None and _UI_LINE.fullmatch(line):
+            address = self._own_note().get("ui")
+            if isinstance(address, str) and _ADDRESS.fullmatch(address):
+                self._on_ui(address)
+        if self._on_topics is not None and _TOPICS_LINE.fullmatch(line) and (note := self._own_note()):
+            self._on_topics(topics_in(note))
 
-    def _noted_ui(self) -> str | None:
-        """Return the address in the note of this job's driver; None for the note of another one."""
+    def _own_note(self) -> Mapping[str, Any]:
+        """Return the note of this job's driver, nothing of another one's."""
         try:
-            note = json.loads(self._note.read_text()) if self._note else {}
-            pid, address = note.get("pid"), note.get("ui")
-        except (OSError, ValueError, AttributeError):
-            return None
+            note = json.loads(self._note.read_text()) if self._note else None
+        except (OSError, ValueError):
+            return {}
         process: subprocess.Popen[str] | None = self._submit_sp
         own = set() if process is None else {each.pid for each in _children(process.pid, recursive=True)}
-        if not isinstance(pid, int) or pid not in own or not isinstance(address, str):
-            return None
-        return address if _ADDRESS.fullmatch(address) else None
+        pid = note.get("pid") if isinstance(note, dict) else None
+        return note if isinstance(note, dict) and isinstance(pid, int) and pid in own else {}
 
     def run(self) -> int:
         """Run the job to its end and return spark-submit's exit code, negative for a signal.

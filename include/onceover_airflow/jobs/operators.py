@@ -8,22 +8,32 @@ newer generation fences (docs/protocol.md).
 from __future__ import annotations
 
 import logging
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseOperatorLink
+from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink
 
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.jobs.masters import check_master
 from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
-from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict, count_report, judge, judge_scope, read_report
+from onceover_airflow.jobs.verdict import (
+    AfterJob,
+    TaskVerdict,
+    count_report,
+    judge,
+    judge_scope,
+    read_report,
+    topics_in,
+)
+from onceover_airflow.lineage.catalogue import LineageRun, ToldOf, open_run
+from onceover_airflow.lineage.naming import FlowEnds, ends_of, topic_uri
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
     from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flow.flowfile import Flow
@@ -37,19 +47,28 @@ log = logging.getLogger(__name__)
 # second, Spark needs the remaining time.
 STOP_BUDGET_S: Final = 4.0
 SPARK_UI_KEY: Final = "_link_spark_ui"
+# Outlet under which target topics are announced: which ones, is known at run time only.
+COPIED_ALIAS: Final = "onceover_copied"
+# Each costs Airflow's database a row in every run.
+MOST_TOPIC_ASSETS: Final = 200
 
 
-class FlowJobOperator(SparkSubmitOperator):
-    """Run one of a flow's Spark jobs and judge how it ended.
+class FlowJobOperator(BaseOperator):
+    """Run one of a flow's Spark jobs, by the Spark provider's hook, and judge how it ended.
+
+    Not by the provider's operator, of which nothing would be left but its import: where the OpenLineage
+    provider is installed that costs a second of CPU in every process that reads a DAG file, on or off.
 
     :param flow: the flow's name (templated)
     :param master: Spark master instead of the flow file's, one of those that forms may name; empty: the flow
         file's (templated)
     """
 
-    # Names only: the provider's own list would show arguments and environment on the task's page.
+    # Names only: nothing else of a job is for the task's page.
     template_fields: Sequence[str] = ("flow", "master")
     ui_color = "#e8f0fe"
+    # Which of a flow's jobs a catalogue of lineage is told of.
+    told_of: ToldOf
 
     def __init__(self, *, flow: str, master: str = "", **kwargs: Any) -> None:
         super().__init__(**{**retry_interrupted(patient=True), **kwargs})
@@ -76,6 +95,9 @@ class FlowJobOperator(SparkSubmitOperator):
         """Look at how the job ended, before the task ends the same way."""
         return verdict
 
+    def announce(self, report: Mapping[str, Any], ends: Callable[[], FlowEnds], context: Context) -> None:
+        """Announce what a job that ended well has brought about."""
+
     def execute(self, context: Context) -> Any:
         """Run the job; return what it did, as counts.
 
@@ -98,10 +120,28 @@ class FlowJobOperator(SparkSubmitOperator):
             raise JobInterrupted(str(error)) from shown(error)
         except OnceoverError as error:
             raise TaskFailed(str(error)) from shown(error)
+
+        def ends() -> FlowEnds:
+            return ends_of(loaded, {**os.environ, **variables})
+
+        with open_run(self.told_of, self, context, ends, lambda: self._killed) as told:
+            report = self._to_its_end(loaded, job, variables, context, told)
+        self.announce(report, ends, context)
+        return self.result(report)
+
+    def _to_its_end(
+        self, flow: Flow, job: SparkJob, variables: Mapping[str, str], context: Context, told: LineageRun
+    ) -> Mapping[str, Any]:
+        """Run the job, as often as it takes; return the report of one that ended well.
+
+        Raises:
+            As ``execute``.
+        """
         restarts = self.restarts()
         while True:
             begun_s = time.monotonic()
-            returncode, report, tail = self._run(loaded, job.with_own_report(), variables, context)
+            returncode, report, tail = self._run(flow, job.with_own_report(), variables, context, told)
+            told.saw(report or {})
             verdict = self.judged(judge(returncode, report, log_tail=tail), report, context)
             ran_s = time.monotonic() - begun_s
             if not verdict.killed or (pause_s := restarts.pause_s(ran_s)) is None:
@@ -116,10 +156,10 @@ class FlowJobOperator(SparkSubmitOperator):
             raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed, ran_s=ran_s)
         if verdict.next is AfterJob.FAIL or report is None:
             raise TaskFailed(f"flow {self.flow}: {verdict.message}")
-        return self.result(report)
+        return report
 
     def _run(
-        self, flow: Flow, job: SparkJob, variables: Mapping[str, str], context: Context
+        self, flow: Flow, job: SparkJob, variables: Mapping[str, str], context: Context, told: LineageRun
     ) -> tuple[int, Mapping[str, Any] | None, str]:
         """Run the job once; return its exit code, its report and its last lines.
 
@@ -135,6 +175,7 @@ class FlowJobOperator(SparkSubmitOperator):
             environment=variables,
             note=run_dir(flow) / DRIVER_NOTE,
             on_ui=lambda url: show_ui(context, url),
+            on_topics=told.copies,
         )
         returncode = None if self._killed else hook.run()
         if returncode is None or self._killed:
@@ -201,6 +242,7 @@ class ReplicateOperator(FlowJobOperator):
 
     template_fields: Sequence[str] = ("flow", "until", "master")
     operator_extra_links = (SparkUiLink(),)
+    told_of = ToldOf.COPY
 
     def __init__(self, *, flow: str, until: str, master: str = "", **kwargs: Any) -> None:
         super().__init__(flow=flow, master=master, **kwargs)
@@ -221,6 +263,26 @@ class ReplicateOperator(FlowJobOperator):
     def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
         """A copy of nothing is no success, although the job ended well."""
         return judge_scope(verdict, report)
+
+    def announce(self, report: Mapping[str, Any], ends: Callable[[], FlowEnds], context: Context) -> None:
+        """Announce each target topic, once all that was on the source at the run's start is there.
+
+        Never the reason why a copy fails that ended well.
+        """
+        copies = sorted(topics_in(report).values()) if report.get("caught_up") is True else []
+        if not copies:
+            return
+        if len(copies) > MOST_TOPIC_ASSETS:
+            log.info("%d topics are not announced one by one: the flow's asset stands for them", len(copies))
+            return
+        try:
+            namespace = ends().target[0]
+        except OnceoverError as error:
+            log.warning("the topics are not announced: %s", error)
+            return
+        events = context["outlet_events"][AssetAlias(COPIED_ALIAS)]
+        for topic in copies:
+            events.add(Asset(topic_uri(namespace, topic)), extra={"flow": self.flow})
 
     def result(self, report: Mapping[str, Any]) -> Any:
         """Return what was copied."""

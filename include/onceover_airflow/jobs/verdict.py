@@ -161,3 +161,9 @@ def count_report(report: Mapping[str, Any]) -> dict[str, int | float | str]:
     }
     stopped: Sequence[object] = report.get("stopped") or []
     return {**counts, "partitions_stopped": len(stopped)}
+
+
+def topics_in(told: Mapping[str, Any]) -> dict[str, str]:
+    """Return the topics, source name to target name, that a driver's note or report tells of."""
+    topics = told.get("topics")
+    return dict(topics) if isinstance(topics, dict) else {}

@@ -19,8 +19,10 @@ from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.operators import FlowJobOperator, leave
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict
+from onceover_airflow.lineage.catalogue import ToldOf
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks.replicating import check_flow
+from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
 
 if TYPE_CHECKING:
@@ -159,6 +161,7 @@ class AuditOperator(FlowJobOperator):
 
     template_fields: Sequence[str] = ("flow", "topics", "since", "full", "master")
     operator_extra_links = _PAGES
+    told_of = ToldOf.AUDIT
 
     def __init__(
         self,
@@ -292,7 +295,7 @@ def report_audit(flow: str) -> dict[str, Any] | None:
         log.warning("no asset is announced: %s", unproven)
     else:
         with flow_at_hand(flow) as loaded:
-            uri = f"kafka://{loaded.target.alias}/{loaded.flow}.audit"
+            uri = proven_uri(loaded.target.alias, f"{loaded.flow}.audit")
         context["outlet_events"][AssetAlias(AUDITED_ALIAS)].add(Asset(uri), extra=counts)
         log.info("announced: %s", uri)
     return dict(counts)

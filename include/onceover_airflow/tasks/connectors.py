@@ -28,6 +28,7 @@ from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flows import by_name
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks.operation import OperationTasks
+from onceover_airflow.telling.assets import proven_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -185,7 +186,7 @@ MIGRATION: Final = MigrationTasks()
 
 def migrated_uri(connect: str, connector: str) -> str:
     """Return the asset of a connector's offsets: whatever it is called, nobody else's."""
-    return f"kafka://{connect}/{quote(connector, safe='')}.offsets"
+    return proven_uri(connect, f"{quote(connector, safe='')}.offsets")
 
 
 @contextmanager

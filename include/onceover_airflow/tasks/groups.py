@@ -22,6 +22,7 @@ from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.tasks.operation import OperationTasks, judge
+from onceover_airflow.telling.assets import proven_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -118,7 +119,7 @@ def synced_uri(flow: str, params: Mapping[str, Any]) -> str:
     """Return the asset of a flow's groups on the side that receives them."""
     with flow_at_hand(flow) as loaded:
         receiving = loaded.target if params["direction"] == "failover" else loaded.source
-        return f"kafka://{receiving.alias}/{loaded.flow}.groups"
+        return proven_uri(receiving.alias, f"{loaded.flow}.groups")
 
 
 def _nobody(flow: str, pattern: str | None) -> Exception:

@@ -21,6 +21,7 @@ from onceover.state.codes import StateCode
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.starting import forms
+from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class RehearseOperator(BaseOperator):
             if context["params"]["topics"] or context["params"]["group"]:
                 log.info("not announced: only some topics or groups were asked for")
             else:
-                uri = f"kafka://{flow.target.alias}/{flow.flow}.rehearsal"
+                uri = proven_uri(flow.target.alias, f"{flow.flow}.rehearsal")
                 context["outlet_events"][AssetAlias(REHEARSED_ALIAS)].add(Asset(uri), extra=counts)
                 log.info("announced: %s", uri)
         return counts

@@ -12,8 +12,9 @@ from onceover_airflow.errors import TaskFailed, shown
 from onceover_airflow.flows import by_name, scheduled_flows
 from onceover_airflow.starting.pools import say_who_waits
 from onceover_airflow.tasks.standing import show_standing
+from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.notify import check_notifier
-from onceover_airflow.telling.report import asset_uri, count_run
+from onceover_airflow.telling.report import count_run
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def report_result(flow: str) -> dict[str, Any]:
     else:
         log.info("copied by this run: %(records)s records, %(bytes)s bytes", counts)
     if counts["caught_up"]:
-        uri = asset_uri(status)
+        uri = proven_uri(status["target"]["alias"], status["flow"])
         context["outlet_events"][AssetAlias(CAUGHT_UP_ALIAS)].add(Asset(uri), extra=counts)
         log.info("caught up: %s", uri)
     return counts

@@ -18,6 +18,7 @@ from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import Inline, code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.tasks.operation import OperationTasks
+from onceover_airflow.telling.assets import proven_uri
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -93,7 +94,7 @@ TOPICS: Final = TopicTasks()
 def synced_uri(flow: str) -> str:
     """Return the asset of a flow's topics; flow names hold no dot, so it is nobody's caught-up asset."""
     with flow_at_hand(flow) as loaded:
-        return f"kafka://{loaded.target.alias}/{loaded.flow}.topics"
+        return proven_uri(loaded.target.alias, f"{loaded.flow}.topics")
 
 
 def _setting(value: str | int | None) -> Inline:

@@ -1,4 +1,4 @@
-"""What a run leaves for people and for other DAGs: a table, counts and one asset. Pure.
+"""What a run leaves for people and for other DAGs: a table and counts. Pure.
 
 Shapes are those of ``onceover status`` and ``onceover replicate --json`` (docs/operations.md).
 """
@@ -13,11 +13,6 @@ from onceover.ages import age_text
 
 NOT_ENROLLED: Final = "not_enrolled"
 _HEADINGS: Final = ("topic", "partitions", "caught up", "lag (offsets)", "oldest missing", "stopped")
-
-
-def asset_uri(status: Mapping[str, Any]) -> str:
-    """Return the flow's asset: the target's alias and the flow's name."""
-    return f"kafka://{status['target']['alias']}/{status['flow']}"
 
 
 def is_caught_up(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> bool:

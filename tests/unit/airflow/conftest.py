@@ -42,15 +42,15 @@ seen["umask"] = os.umask(0o077)
 seen["stdin"] = os.readlink("/proc/self/fd/0")
 saw.write_text(json.dumps(seen))
 saw.rename(saw.with_suffix(""))
-if told["ui"]:
-    note = pathlib.Path(os.environ["ONCEOVER_HOME"]) / "flights" / "driver.json"
+note = pathlib.Path(os.environ["ONCEOVER_HOME"]) / "flights" / "driver.json"
+if noted := told["ui"] or told["topics"]:
     note.parent.mkdir(parents=True, exist_ok=True)
-    note.write_text(json.dumps({"pid": os.getpid(), "ui": told["ui"]}))
+    note.write_text(json.dumps({"pid": os.getpid(), "ui": told["ui"], "topics": told["topics"]}))
 print(*told["say"], sep="\\n", flush=True)
 print("secret of the driver:", os.environ.get("AIRFLOW_CONN_KAFKA_SOURCE"), flush=True)
 if told["signal"]:
     os.kill(os.getpid(), told["signal"])
-while (told["stay"] or told["ui"] and not note.with_name("seen").exists()) and os.getppid() == seen["parent"]:
+while (told["stay"] or noted and not note.with_name("seen").exists()) and os.getppid() == seen["parent"]:
     signal.sigtimedwait([], 0.05)
 leave()
 """
@@ -66,14 +66,15 @@ class FakeSpark:
     def tell(
         self, code: int = 0, *, report: Mapping[str, Any] | None = None, kill: int = 0, stay: bool = False,
         deaf: bool = False, say: Sequence[str] = (), ui: str | None = None,
+        topics: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
         """Say how the driver ends: report and exit code, or signal; ``stay`` until told or without JVM.
 
-        With an address for its Spark UI it leaves a note of it, and stays until somebody has left the file
-        ``seen`` beside it.
+        With an address for its Spark UI, or with topics, it leaves a note of them, and stays until somebody
+        has left the file ``seen`` beside it.
         """
         told: dict[str, Any] = {"exit": code, "report": report, "signal": kill, "stay": stay, "deaf": deaf}
-        told |= {"say": list(say), "ui": ui}
+        told |= {"say": list(say), "ui": ui, "topics": topics}
         (self.folder / "told.json").write_text(json.dumps(told))
 
     @property

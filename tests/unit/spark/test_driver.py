@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from onceover.config.flow.load import DRIVER_NOTE
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
@@ -136,7 +138,20 @@ class Query:
 
 
 class Leading:
-    """A supervisor with nothing to do."""
+    """A supervisor with nothing to do; what it copies comes with its ticks."""
+
+    def __init__(self, *copied: dict[str, str]) -> None:
+        self._coming = list(copied)
+        self._copied: dict[str, str] = {}
+        self.discoveries = 0
+
+    def discover(self) -> None:
+        """Look at the topics, as ticks do at times."""
+        self._copied = self._coming.pop(0)
+        self.discoveries += 1
+
+    def copied(self) -> dict[str, str]:
+        return self._copied
 
     def tick(self) -> None:
         pass
@@ -169,6 +184,28 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
     query = Query()
     found = run._watch_over(cast(Any, query), cast(Any, Leading()), cast(Any, Slots()), cast(Any, Reached()))
     assert (found, query.looks) == (True, 3)
+
+
+def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Airflow reads the note when the line is there; the report at the end has them, too."""
+    run = DriverRun(cast(Any, SimpleNamespace(flow=SimpleNamespace(flow="orders"))), "forever", tmp_path)
+    leader = Leading({}, {"x": "east.x"}, {"x": "east.x"}, {"x": "east.x", "y": "east.y"})
+    noted: list[Any] = []
+    with caplog.at_level("INFO"):
+        for _ in range(4):
+            caplog.clear()
+            leader.discover()
+            run._tell_topics(cast(Any, leader))
+            note = tmp_path / DRIVER_NOTE
+            noted.append((caplog.messages, json.loads(note.read_text())["topics"] if note.exists() else None))
+    both = {"x": "east.x", "y": "east.y"}
+    assert noted == [
+        ([], None),
+        (["topics copied: 1"], {"x": "east.x"}),
+        ([], {"x": "east.x"}),
+        (["topics copied: 2"], both),
+    ]
+    assert run.report()["topics"] == both
 
 
 @pytest.mark.parametrize("fails", [KeyError("x"), Retriable("away")])

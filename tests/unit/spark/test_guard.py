@@ -155,6 +155,8 @@ def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
         "Airflow_Conn_Kafka_Source": SECRET,
         "AIRFLOW_VAR_PAYROLL_TOKEN": SECRET,
         "airflow_var_payroll_token": SECRET,
+        "OPENLINEAGE_API_KEY": SECRET,
+        "OPENLINEAGE__TRANSPORT__AUTH__API_KEY": SECRET,
     }
     for job in jobs(flow, "local"):
         given = job.process_environment({**kept, **dropped})

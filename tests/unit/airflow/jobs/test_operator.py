@@ -120,7 +120,7 @@ def test_the_address_is_the_one_that_this_jobs_driver_has_left(
         path.write_text(json.dumps(note))
     hook = SparkJobHook(spark.job, name="x", environment={}, note=path, on_ui=told.append)
     hook._submit_sp = SimpleNamespace(pid=os.getppid())
-    hook._look_for_ui("onceover.spark.driver: Spark UI: http://what.ever")
+    hook._look_for_note("onceover.spark.driver: Spark UI: http://what.ever")
     assert told == ([address] if address else [])
 
 

@@ -256,7 +256,7 @@ def test_report_tells_every_verdict_and_announces_a_pass_only(
     assert f"{verdict}: " in caplog.text
     assert ("no asset is announced: the verdict is" in caplog.text) is not passed
     assert "/home/x/report.html" in caplog.text
-    assert [uri for uri, _ in events.added] == (["kafka://west/flights.audit"] if passed else [])
+    assert [uri for uri, _ in events.added] == (["x-onceover://west/flights.audit"] if passed else [])
 
 
 @pytest.mark.parametrize(

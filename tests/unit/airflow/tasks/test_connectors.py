@@ -209,7 +209,10 @@ def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -
     assert live.asked[-1] == ConnectorRequest(connectors=("b", "a"), topic="mine")
     assert context.returned(PLAN_TASK)["connectors"] == ["b", "a"]
     assert MIGRATION.verify(CONNECT)["outcomes"] == ["done", "done"]
-    assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
+    assert [uri for uri, _ in context.assets] == [
+        "x-onceover://flights/b.offsets",
+        "x-onceover://flights/a.offsets",
+    ]
 
 
 @pytest.mark.parametrize("operation", ["rollback", "downgrade", "downgrade-soft"])
@@ -264,7 +267,7 @@ def test_no_two_connectors_share_an_asset() -> None:
         Asset(connectors.migrated_uri("c", name)).uri for name in ("a", "a#b", "a#c", "a?b", "a/b", "a%23b")
     }
     assert len(found) == 6
-    assert "kafka://c/a%23b.offsets" in found
+    assert "x-onceover://c/a%23b.offsets" in found
 
 
 def test_without_names_a_person_picks_from_what_the_cluster_has(begin: Begin, live: Live) -> None:

@@ -158,7 +158,7 @@ def test_what_was_approved_is_written_and_announced(world: World, approved: With
     context = approved()
     counts = GROUPS.apply(FLOW)
     assert world.there == {"new": 4 + SHIFT, "foreign": 7 + SHIFT}
-    assert context.assets == [("kafka://west/flights.groups", counts)]
+    assert context.assets == [("x-onceover://west/flights.groups", counts)]
 
 
 def test_flow_without_groups_is_skipped_and_announces_nothing(world: World, within: Within) -> None:
@@ -189,7 +189,7 @@ def test_some_groups_do_not_stand_for_all(world: World, approved: Within) -> Non
 def test_the_asset_of_a_failback_is_the_sources(world: World, approved: Within) -> None:
     context = approved(direction="failback")
     GROUPS.apply(FLOW)
-    assert context.assets[0][0] == "kafka://east/flights.groups"
+    assert context.assets[0][0] == "x-onceover://east/flights.groups"
 
 
 @pytest.mark.parametrize("params", [{}, {"approve": False}])
@@ -214,7 +214,7 @@ def test_only_a_plan_writes_nothing(world: World, within: Within) -> None:
 def test_following_ends_after_its_time(world: World, approved: Within) -> None:
     context = approved(until="500ms")
     assert GROUPS.apply(FLOW)["changes_made"] == 2
-    assert context.assets[0][0] == "kafka://west/flights.groups"
+    assert context.assets[0][0] == "x-onceover://west/flights.groups"
 
 
 def test_what_may_be_over_soon_is_tried_again(world: World, within: Within) -> None:

@@ -214,7 +214,7 @@ def test_report_announces_the_asset_when_nothing_is_left(live: Live, monkeypatch
     live(EMPTY)
     context = within(monkeypatch, Context())
     counts = TOPICS.report(FLOW)
-    assert context.assets == [("kafka://west/flights.topics", counts)]
+    assert context.assets == [("x-onceover://west/flights.topics", counts)]
 
 
 def test_flow_without_topics_fails_and_announces_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The table, the counts and the asset of a run."""
+"""The table and the counts of a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onceover_airflow.telling.report import asset_uri, count_run, is_caught_up, status_table
+from onceover_airflow.telling.report import count_run, is_caught_up, status_table
 
 STOP = {"code": "TRUNCATED", "message": "the log starts at 5", "resolve": "onceover partition skip-to"}
 
@@ -106,8 +106,3 @@ def test_table_tells_what_is_not_taken_in_and_what_nobody_knows() -> None:
         "lost   1           0          unknown              -               0",
         "new    6           0          60000, not taken in  13 y 286 d      0",
     ]
-
-
-def test_asset_names_target_and_flow() -> None:
-    """Airflow's kafka assets need a host part and a path."""
-    assert asset_uri(status("caught_up")) == "kafka://west/f"

@@ -1,0 +1,1 @@
+"""What a catalogue of lineage is told of a flow: OpenLineage events."""
