@@ -316,7 +316,7 @@ class PlannedSteps(SwitchSteps):
         Raises:
             NeedsOperator: TARGET_DENIES.
         """
-        found = self.parts.denied(sorted(e.target for e in self.enrolled.values()))
+        found = self.parts.denied(self._copies)
         if found:
             raise NeedsOperator(
                 f"{len(found)} ACLs would keep clients off the copies: {found[0]}",

@@ -102,6 +102,27 @@ class UnplannedSteps(SwitchSteps):
                 return {"open": len(open_in)}
         return {"open": 0}
 
+    def _welcomed(self) -> Mapping[str, Any]:
+        """Let in whom the flow the other way has kept off, if that can be asked: its journal is there.
+
+        Whoever is kept off the copies all the same is named.
+        """
+        evidence: Mapping[str, Any] = {}
+        try:
+            evidence = self.parts.welcome(self._copies)
+        except OnceoverError as error:
+            text = f"whom the flow the other way keeps off {self.parts.target.alias} cannot be asked"
+            self.findings.append((DrillCode.STILL_FENCED, f"{text}: {error.message}"))
+        try:
+            denied = self.parts.denied(self._copies)
+        except OnceoverError as error:
+            self.findings.append((DrillCode.NOT_COMPARED, f"ACLs: {error.message}"))
+            return evidence
+        if denied:
+            text = f"{len(denied)} ACLs keep clients off the copies, remove them by hand: "
+            self.findings.append((DrillCode.TARGET_DENIES, f"{text}{', '.join(denied[:_NAMED])}"))
+        return evidence
+
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
         """Write and read on the target."""
         self._check_promoted()

@@ -1,0 +1,75 @@
+"""The steps of an unplanned switchover without clusters: whatever the source does, it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from onceover.backoff import Deadline
+from onceover.drills.switching.unplanned import UnplannedSteps
+from onceover.errors import Retriable
+from onceover.state.read import FlowState
+from onceover.state.records.enrolment import Enrolment
+from tests.unit.drills.test_fences import Notes
+from tests.unit.drills.test_switching import enrolment
+
+AWAY = Retriable("no broker of east answers")
+
+
+def refuses(error: Exception) -> Callable[..., Any]:
+    def call(*_: object) -> Any:
+        raise error
+
+    return call
+
+
+class Steps(UnplannedSteps):
+    """Topics a and b, which this drill has promoted."""
+
+    def _live(self, state: FlowState | None = None) -> dict[str, Enrolment]:
+        return dict(self.enrolled)
+
+
+def steps(notes: Notes | None = None, **parts: Any) -> Steps:
+    heard: list[tuple[str, Sequence[str]]] = []
+
+    def redirect(topics: Sequence[str], _: Deadline) -> Mapping[str, Any]:
+        heard.append(("redirect", topics))
+        return {"exit_code": 0}
+
+    usual = {
+        "flow": "orders-dr",
+        "source": SimpleNamespace(alias="east"),
+        "target": SimpleNamespace(alias="west"),
+        "welcome": lambda _: {},
+        "denied": lambda _: (),
+        "redirect": redirect,
+        "heard": heard,
+        "pause": lambda _: False,
+    }
+    enrolled = {topic: enrolment(topic, "d1") for topic in ("a", "b")}
+    made = SimpleNamespace(**{**usual, **parts})
+    return Steps(cast(Any, made), "d1", "d1", enrolled, True, notes or Notes(), cast(Any, None))
+
+
+def test_clients_are_brought_over_although_nobody_can_ask_whom_the_way_back_keeps_off() -> None:
+    """Its journal is on the source, which is gone; what is denied on the target is named."""
+    switching = steps(welcome=refuses(AWAY), denied=lambda copies: [f"DENY WRITE on {copies[0]}"])
+    assert switching.redirect(Deadline(5.0)) == {"exit_code": 0}
+    assert cast(Any, switching.parts).heard == [("redirect", ["a", "b"])]
+    told = dict(switching.findings)
+    assert "no broker of east answers" in told["STILL_FENCED"]
+    assert "DENY WRITE on a" in told["TARGET_DENIES"]
+
+
+def test_that_the_target_cannot_be_asked_holds_up_no_redirect() -> None:
+    switching = steps(denied=refuses(Retriable("west is slow")))
+    assert switching.redirect(Deadline(5.0)) == {"exit_code": 0}
+    assert "west is slow" in dict(switching.findings)["NOT_COMPARED"]
+
+
+def test_who_is_let_in_is_told() -> None:
+    switching = steps(welcome=lambda _: {"let_in": {"acls": 2}})
+    assert switching.redirect(Deadline(5.0)) == {"let_in": {"acls": 2}, "exit_code": 0}
+    assert switching.findings == []
