@@ -25,13 +25,15 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, TailCompared, shown_already
-from onceover.drills.switching.course import PLANNED, UNPLANNED
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
+    EVERYBODY,
     PERSON,
     LiftedFences,
+    left_behind,
 )
+from onceover.drills.switching.modes import PLANNED, UNPLANNED
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
@@ -75,7 +77,6 @@ from onceover.wiring.status import read_status
 
 log = logging.getLogger(__name__)
 
-EVERYBODY: Final = "User:*"
 _NAMED: Final = 3
 # No topic can be called so.
 _NO_TOPIC: Final = "/"
@@ -194,11 +195,13 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
             # Read as late as it can be: a drill may promote while it is asked to end.
             enrolled, chain = enrolled_of(flow, target), journal.read()
             _check_return(flow, chain, unfinished_of(chain, enrolled))
-            return chains.fenced_topics(chain) - {e.source for e in enrolled if e.is_promoted}
+            return left_behind(chain, enrolled, leads_back=flow.switchover.reverse is not None)
 
         def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
-            # One that was taken for dead may wake: it promotes nothing any more.
-            fence(target, names.leader_id(flow.flow))
+            promoted = {e.source for e in enrolled_of(flow, target) if e.is_promoted}
+            if not promoted.issuperset(topics):
+                # One that was taken for dead may wake: it promotes nothing any more.
+                fence(target, names.leader_id(flow.flow))
             standing = left() & set(topics)
             lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
             return lifted.lift(BoundNotes(journal, drill), standing, deadline)
@@ -277,7 +280,6 @@ def _parts(
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
         led_back=lambda: led_back(reverse),
-        lifts=spec.fence == ACLS and EVERYBODY in spec.deny,
         exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
         quiet_s=spec.quiet_ms / 1000,

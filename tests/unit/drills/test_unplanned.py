@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from onceover.backoff import Deadline
+from onceover.drills import chain as chains
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import Retriable
 from onceover.state.read import FlowState
@@ -73,3 +74,21 @@ def test_who_is_let_in_is_told() -> None:
     switching = steps(welcome=lambda _: {"let_in": {"acls": 2}})
     assert switching.redirect(Deadline(5.0)) == {"let_in": {"acls": 2}, "exit_code": 0}
     assert switching.findings == []
+
+
+def verified(notes: Notes) -> list[tuple[str, str]]:
+    """Return the findings of *verify*."""
+    switching = steps(notes, clients=lambda *_: SimpleNamespace(consumers=()))
+    switching.probe = cast(Any, SimpleNamespace(run=lambda *_: {}))
+    switching.verify(Deadline(5.0))
+    return switching.findings
+
+
+def test_a_fence_that_an_earlier_drill_has_left_on_promoted_topics_is_told() -> None:
+    """It could not be lifted, as the source was gone; nobody else would know of it."""
+    notes = Notes()
+    assert "STILL_FENCED" not in dict(verified(notes))
+    notes.write(chains.FENCED, {"kind": "acls", "marks": [["a", "User:*"], ["other", "User:*"]]})
+    text = dict(verified(notes))["STILL_FENCED"]
+    assert "a on east" in text and "other" not in text
+    assert "`onceover drill abort orders-dr`" in text

@@ -72,7 +72,6 @@ class SwitchoverParts:
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
         led_back: copies that the flow the other way has taken in already.
-        lifts: whether the fence would keep that flow off, too.
         exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
         quiet_s: how long nobody may have written for the fence to be believed.
@@ -97,7 +96,6 @@ class SwitchoverParts:
     clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
     led_back: Callable[[], Collection[str]]
-    lifts: bool
     exactly_once: bool
     handled: bool
     quiet_s: float

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
+from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.dryrun import losses_of
 from onceover.drills.switching.common import SwitchSteps, shown_already
@@ -132,6 +133,7 @@ class UnplannedSteps(SwitchSteps):
         see = commands.command("drill", "orphans", "plan", self.parts.flow)
         text = f"when the source is back: {see} tells what it holds alone, and which transactions were torn"
         self.findings.append((DrillCode.LOOK_BACK, text))
+        self._name_left_fence()
         return {**evidence, "clients_on_the_target": there}
 
     def undo(self, _: Deadline) -> Mapping[str, Any]:
@@ -141,6 +143,17 @@ class UnplannedSteps(SwitchSteps):
             return {"promoted": True}
         self._name_stopped()
         return {"promoted": False}
+
+    def _name_left_fence(self) -> None:
+        """Say whose writers a planned one has kept off, and could not let in: nobody else knows of it."""
+        left = sorted(chains.fenced_topics(self.notes.read()) & set(self.enrolled))
+        if left:
+            lift = commands.command("drill", "abort", self.parts.flow)
+            text = (
+                f"an earlier drill keeps writers off {', '.join(left[:_NAMED])} on {self.parts.source.alias} "
+                f"({len(left)} topics), and so whoever leads them back: when it is back {lift} lets them in"
+            )
+            self.findings.append((DrillCode.STILL_FENCED, text))
 
     def _as_they_stand(self, why: str) -> Mapping[str, Any]:
         text = f"groups go on where they were put in place the last time: {why}"
