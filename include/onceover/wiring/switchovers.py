@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -41,6 +41,7 @@ from onceover.drills.switching.switchover import (
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
+from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
@@ -93,6 +94,8 @@ _PASSES: Final = frozenset(
 )
 # A source that is half dead is asked all the same; nobody waits for it.
 _GLANCE_S: Final = 3.0
+# Of the 30 s that its groups may take: where one partition has no leader the others' groups are moved.
+_PLACES_S: Final = 8.0
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,7 @@ def _parts(
         glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
         scope=lambda: _in_scope(flow, source),
-        groups=lambda: group_sync(flow, source, target, groups),
+        groups=lambda: _groups(flow, source, target, groups, wish.mode),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=makers[spec.fence](),
@@ -285,6 +288,16 @@ def _parts(
         quiet_s=spec.quiet_ms / 1000,
         pause=pause,
     )
+
+
+@contextmanager
+def _groups(
+    flow: Flow, source: Cluster, target: Cluster, request: GroupRequest, mode: str
+) -> Iterator[GroupSync]:
+    """Yield what puts the flow's groups in place; in an unplanned one the source's silence has an end."""
+    with ExitStack() as stack:
+        giving = source if mode == PLANNED else stack.enter_context(source.hasty(_PLACES_S))
+        yield stack.enter_context(group_sync(flow, giving, target, request))
 
 
 def _welcome(reverse: Flow | None, mode: str, pause: Pause) -> Callable[[Sequence[str]], Mapping[str, Any]]:

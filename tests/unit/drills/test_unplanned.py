@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
+
+import pytest
 
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import Retriable
+from onceover.planning.operation import Caller
+from onceover.planning.plan import Refusal
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
-from tests.unit.drills.test_switching import enrolment
+from tests.unit.drills.test_switching import enrolment, entry
 
 AWAY = Retriable("no broker of east answers")
 
@@ -92,3 +97,33 @@ def test_a_fence_that_an_earlier_drill_has_left_on_promoted_topics_is_told() -> 
     text = dict(verified(notes))["STILL_FENCED"]
     assert "a on east" in text and "other" not in text
     assert "`onceover drill abort orders-dr`" in text
+
+
+HALF = entry(("a", 3, None), ("b", None, None))
+
+
+class Sync:
+    """Puts groups in place; one is left alone."""
+
+    def apply(self, _: Caller) -> Any:
+        left = Refusal("billing b:0", "GROUP_UNKNOWN", "the source does not tell where it ends", "wait")
+        return SimpleNamespace(waiting=[left], done=["billing a:0"], plan=SimpleNamespace(risky=[]))
+
+
+@pytest.mark.parametrize(
+    ("told", "written"), [(HALF, 1), (entry(("a", None, None), ("b", None, None)), 0)], ids=["half", "none"]
+)
+def test_groups_are_put_in_place_where_anything_answers(told: dict[str, Any], written: int) -> None:
+    """A partition without a leader, or a topic that was deleted, says nothing of the others' groups."""
+    switching = steps(glance=lambda: told, groups=lambda: nullcontext(Sync()))
+    assert switching.place(Deadline(5.0))["written"] == written
+    (text,) = [text for code, text in switching.findings if code == "GROUPS_LEFT"]
+    assert ("billing b:0" in text) == bool(written)
+
+
+def test_a_source_that_answers_in_part_is_no_silent_one() -> None:
+    """A person reads what is known, and that what answers whole could go over without a loss."""
+    standing = steps(glance=lambda: HALF).standing()
+    assert "answers in 1 of 2 partitions" in str(standing)
+    assert "`--topics`" in str(standing) and "lose nothing" in str(standing)
+    assert (standing.answers, standing.document()["answering"], standing.given_up()) == (False, 1, [])

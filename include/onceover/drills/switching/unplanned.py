@@ -64,11 +64,12 @@ class UnplannedSteps(SwitchSteps):
             "positions": {f"{p['topic']}:{p['partition']}": p["position"] for p in mine},
             "last_commit_ms": found["last_commit_ms"],
             "source_answers": self.standing().answers,
+            "partitions_answering": self.standing().answering,
         }
 
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place once more where the source tells where they are."""
-        if not self.standing().answers:
+        if not self.standing().answering:
             return self._as_they_stand("the source does not answer")
         try:
             with self.parts.groups() as sync:
