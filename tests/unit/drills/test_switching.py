@@ -221,6 +221,8 @@ def test_what_is_given_up_is_shown() -> None:
         assert part in text, part
     assert told.document()["standing"] == {
         "answers": True,
+        "partitions": 1,
+        "answering": 1,
         "runs": True,
         "missing": {"a": 3},
         "stopped": {"a:0": "SOURCE_DIVERGED"},

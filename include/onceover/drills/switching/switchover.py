@@ -16,8 +16,9 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import PLANNED, REVERSE, UNAVAILABLE, course_of
+from onceover.drills.switching.course import REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
+from onceover.drills.switching.modes import PLANNED
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.steps import PlannedSteps
