@@ -27,6 +27,8 @@ ENDED: Final = "ended"
 FENCED: Final = "fenced"
 UNFENCED: Final = "unfenced"
 CONFIRMED: Final = "confirmed"
+# Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
+WITHDRAWS: Final = "withdraws"
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,34 @@ def running(chain: Iterable[JournalEntry]) -> JournalEntry | None:
 def is_asked_to_end(chain: Iterable[JournalEntry], drill: str) -> bool:
     """Tell whether somebody wants a drill to end."""
     return any(entry.what == ABORT and entry.drill == drill for entry in chain)
+
+
+def approval_of(entry: JournalEntry) -> str | None:
+    """Return the id of the approval under which a drill was begun; None where it needs none."""
+    said = entry.said.get("approval")
+    found = said.get("id") if isinstance(said, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def is_withdrawn(chain: Iterable[JournalEntry], approval: str) -> bool:
+    """Tell whether somebody has ended a drill that was begun under an approval, running or not."""
+    under: set[str] = set()
+    for entry in chain:
+        if entry.what == BEGUN and approval_of(entry) == approval:
+            under.add(entry.drill)
+        if (entry.what == ABORT and entry.drill in under) or entry.said.get(WITHDRAWS) in under:
+            return True
+    return False
+
+
+def open_approval(chain: Sequence[JournalEntry]) -> str | None:
+    """Return the newest drill with an approval under which it may be tried again; None where it may not."""
+    begun = [entry for entry in chain if entry.what == BEGUN and approval_of(entry) is not None]
+    if not begun or is_withdrawn(chain, approval_of(begun[-1]) or ""):
+        return None
+    drill = begun[-1].drill
+    ended = [entry.said for entry in chain if entry.what == ENDED and entry.drill == drill]
+    return None if any(s.get("done") is True or s.get("result") == "PASS" for s in ended) else drill
 
 
 def fenced(chain: Iterable[JournalEntry]) -> dict[str, set[tuple[str, str]]]:

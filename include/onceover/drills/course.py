@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills.codes import DrillCode
-from onceover.errors import Fenced, OnceoverError, Retriable, unexpected, unusable_path
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, unexpected, unusable_path
 
 # Of those who press Ctrl-C again because the last step takes its time; `kill -9` is for the others.
 _INTERRUPTS: Final = 5
@@ -172,14 +173,25 @@ def _run(step: DrillStep, result: StepResult, results: Sequence[StepResult], wat
         result.state, result.error = StepState.FAILED, error
         return False
     if asked:
-        result.state = StepState.FAILED
-        result.error = Retriable(
-            "somebody wants the drill to end",
-            code=DrillCode.DRILL_ABORTED,
-            resolve="run it again when there is time for it",
-        )
+        result.state, result.error = StepState.FAILED, _aborted()
         return False
-    return _act(step, result, results, watch)
+    if _act(step, result, results, watch):
+        return True
+    if result.error is not None and result.error.exit_code == Retriable.exit_code:
+        # Another try would be the answer to it, and that is what nobody wants.
+        with suppress(OnceoverError):
+            result.error = _aborted(result.error) if watch.asked_to_end() else result.error
+    return False
+
+
+def _aborted(met: OnceoverError | None = None) -> NeedsOperator:
+    """Return why it goes no further; ``met``: what a step has met while somebody wanted that."""
+    return NeedsOperator(
+        "somebody wants the drill to end",
+        code=DrillCode.DRILL_ABORTED,
+        seen=None if met is None else met.message,
+        resolve="run it again when there is time for it",
+    )
 
 
 def _act(

@@ -111,7 +111,8 @@ class DrillJournal:
         """Begin a drill; what one has left that died is ended first.
 
         Raises:
-            NeedsOperator: DRILL_RUNS, another one is alive.
+            NeedsOperator: DRILL_RUNS, another one is alive; DRILL_ABORTED, somebody has ended one that was
+                begun under the same approval.
         """
         self.prepare()
         other = chains.running(self.read())
@@ -122,7 +123,13 @@ class DrillJournal:
             now = chains.running(chain)
             if now is not None and now.drill != drill:
                 raise self._busy(now)
-            return None if now else chains.next_entry(chain, drill, chains.BEGUN, now_ms(), said)
+            if now is not None:
+                return None
+            entry = chains.next_entry(chain, drill, chains.BEGUN, now_ms(), said)
+            approval = chains.approval_of(entry)
+            if approval is not None and chains.is_withdrawn(chain, approval):
+                raise self._withdrawn()
+            return entry
 
         self._write(drill, news)
 
@@ -208,6 +215,15 @@ class DrillJournal:
             return whole_number(sign["count"]) if sign["drill"] == drill else None
         except MALFORMED:
             return None
+
+    def _withdrawn(self) -> NeedsOperator:
+        return NeedsOperator(
+            f"somebody has ended what was approved for flow {self._flow}: nothing was done now",
+            code=DrillCode.DRILL_ABORTED,
+            where=self._tp.topic,
+            expected="an approval under which no drill was ended by `onceover drill abort`",
+            resolve="plan again when there is time for it: somebody has to say yes once more",
+        )
 
     def _busy(self, other: JournalEntry) -> NeedsOperator:
         return NeedsOperator(

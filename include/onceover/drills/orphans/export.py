@@ -355,11 +355,11 @@ class OrphanExport:
 
         Raises:
             Fenced: DRILL_TAKEN_OVER.
-            Retriable: DRILL_ABORTED; what was exported stays.
+            NeedsOperator: DRILL_ABORTED; what was exported stays.
         """
         self._parts.drills.check(drill)
         if chains.is_asked_to_end(self._parts.drills.read(), drill):
-            raise Retriable(
+            raise NeedsOperator(
                 "somebody wants the drill to end; what was exported until now stays",
                 code=DrillCode.DRILL_ABORTED,
                 resolve="run it again when there is time for it: it goes on from there",

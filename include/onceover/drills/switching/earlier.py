@@ -63,7 +63,7 @@ def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> Earli
     begun = {
         entry.drill: entry
         for entry in chain
-        if entry.what == chains.BEGUN and _approval_of(entry) == approval
+        if entry.what == chains.BEGUN and chains.approval_of(entry) == approval
     }
     for entry in chain:
         if entry.what == chains.ENDED and entry.drill in begun and entry.said.get("done") is True:
@@ -76,8 +76,3 @@ def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> Earli
                 begun[entry.drill].at_ms,
             )
     return None
-
-
-def _approval_of(entry: JournalEntry) -> object:
-    said = entry.said.get("approval")
-    return said.get("id") if isinstance(said, Mapping) else None
