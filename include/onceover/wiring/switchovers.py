@@ -280,6 +280,7 @@ def _parts(
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
+        back=spec.reverse,
         led_back=lambda: led_back(reverse),
         lifts=spec.fence == ACLS and EVERYBODY in spec.deny,
         exactly_once=flow.delivery == EXACTLY_ONCE,

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -14,18 +15,20 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.config.flow.load import load_flow
 from onceover.drills import chain as chains
+from onceover.drills import running
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
-from onceover.drills.switching.course import STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES
+from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES
 from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.standing import SourceStanding
+from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
@@ -57,11 +60,17 @@ def plan(name: str = "orders", mode: str = PLANNED, goes_on: str | None = None) 
         topics=(name,),
         steps=(),
         goes_on=goes_on,
+        reverse=name if mode == PLANNED else None,
     )
 
 
 def outcome(
-    name: str = "orders", mode: str = PLANNED, failed: str = "", seconds: float = 1.0, goes_on: str = ""
+    name: str = "orders",
+    mode: str = PLANNED,
+    failed: str = "",
+    seconds: float = 1.0,
+    goes_on: str = "",
+    error: OnceoverError | None = None,
 ) -> SwitchoverOutcome:
     evidence: dict[str, dict[str, Any]] = {
         "audit": {"records": 1000},
@@ -80,7 +89,7 @@ def outcome(
             1000,
             seconds,
             evidence.get(step, {}),
-            NeedsOperator(f"bad {name}", code="FENCE_LEAKS") if step == failed else None,
+            (error or NeedsOperator(f"bad {name}", code="FENCE_LEAKS")) if step == failed else None,
         )
         for step in steps
     ]
@@ -234,7 +243,8 @@ def test_what_was_done_under_an_approval_is_told_again() -> None:
     def begun(drill: str, approval: str) -> tuple[str, str, dict[str, Any]]:
         return drill, chains.BEGUN, {"approval": {"id": approval}}
 
-    died, done = {"result": "died"}, {"result": "FAIL", "done": True, "rto_s": 31.5}
+    died, codes = {"result": "died"}, ["RTO_MISSED", 7]
+    done = {"result": "FAIL", "done": True, "rto_s": 31.5, "codes": codes}
     chain = written(
         ("d0", chains.BEGUN, {"mode": "rehearsal"}),
         ("d0", chains.ENDED, {"result": "PASS", "done": True}),
@@ -249,8 +259,55 @@ def test_what_was_done_under_an_approval_is_told_again() -> None:
     found = done_under(chain, "orders-dr", "mine")
     assert found is not None
     assert dict(found.counts) == {"flow": "orders-dr", "drill": "d2", "verdict": "FAIL", "rto_s": 31.5}
-    assert (found.exit_code, found.waiting) == (3, [])
+    assert found.exit_code == 3
+    assert [(each.object, each.code) for each in found.waiting] == [("switchover d2", "RTO_MISSED")]
     assert [done_under(chain, "orders-dr", other) for other in ("died", "late", "")] == [None, None, None]
+
+
+def test_what_is_left_behind_a_switchover_that_was_done_is_told_whenever_it_is_asked_for() -> None:
+    """Running it again does not do it: at its end, and to whoever tries it once more."""
+    first = outcome(failed=REVERSE, error=Retriable("east is away"))
+    assert (first.ended()["done"], first.exit_code) == (True, 3)
+    chain = written(
+        ("d2", chains.BEGUN, {"approval": {"id": "mine"}, **first.begun()} | {"approval": {"id": "mine"}}),
+        *(("d2", chains.STEP, running.said(result)) for result in first.results),
+        ("d2", chains.ENDED, first.ended()),
+    )
+    again = done_under(chain, "orders-dr", "mine")
+    assert again is not None
+    assert again.exit_code == 3
+    (left,) = again.waiting
+    assert (left.object, left.code) == ("switchover d2, step reverse", "Retriable")
+    assert "onceover seed apply orders --from promoted:orders-dr" in left.resolve
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [(("WRITTEN_BEHIND", "5 records"), ["WRITTEN_BEHIND"]), (("STILL_THERE", "2 consumers"), [])],
+)
+def test_what_makes_it_fail_although_all_was_done_waits_for_somebody(
+    found: tuple[str, str], told: list[str]
+) -> None:
+    """A task that fails says for what."""
+    seen = replace(outcome(), findings=(found,))
+    assert [each.code for each in seen.waiting] == told
+    assert seen.exit_code == (3 if told else 0)
+    assert seen.ended()["codes"] == told
+
+
+def test_whatever_keeps_the_way_back_away_a_person_leads_it_back() -> None:
+    """What passes by itself is nothing that running a switchover again would do."""
+
+    def away(_: Sequence[str]) -> Mapping[str, Any]:
+        raise Retriable("east is away")
+
+    parts: Any = SimpleNamespace(flow="orders-dr", reverse=away, back="orders-back", lifts=False)
+    steps = PlannedSteps(parts, "d1", "d1", {}, True, cast(Any, None), cast(Any, None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlannedSteps, "_check_promoted", lambda _: None)
+        with pytest.raises(NeedsOperator, match="east is away") as caught:
+            steps.reverse(Deadline(5.0))
+    assert "onceover seed apply orders-back --from promoted:orders-dr" in str(caught.value.resolve)
 
 
 def test_a_topic_that_was_placed_since_is_promoted_no_more() -> None:

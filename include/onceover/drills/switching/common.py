@@ -70,6 +70,7 @@ class SwitchoverParts:
         redirect: brings clients to the target, as far as we have a part in it.
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
+        back: that flow's name.
         led_back: copies that the flow the other way has taken in already.
         lifts: whether the fence would keep that flow off, too.
         exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
@@ -95,6 +96,7 @@ class SwitchoverParts:
     redirect: Callable[[Sequence[str], Deadline], Mapping[str, Any]]
     clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
+    back: str | None
     led_back: Callable[[], Collection[str]]
     lifts: bool
     exactly_once: bool

@@ -25,6 +25,7 @@ class SwitchoverPlan(Plan):
         mode: ``planned`` or ``unplanned``.
         goes_on: id of the drill that has promoted them already; this one does what is behind that.
         standing: of an unplanned one, how source and flow are; None elsewhere, and behind a promotion.
+        reverse: the flow that copies back from then on, where there is one.
     """
 
     mode: str
@@ -32,6 +33,7 @@ class SwitchoverPlan(Plan):
     steps: tuple[DrillStep, ...]
     goes_on: str | None = None
     standing: SourceStanding | None = None
+    reverse: str | None = None
 
     @property
     def items(self) -> Sequence[Item]:

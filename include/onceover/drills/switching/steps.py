@@ -231,7 +231,23 @@ class PlannedSteps(SwitchSteps):
         }
 
     def reverse(self, deadline: Deadline) -> Mapping[str, Any]:
-        """Have the flow the other way go on exactly behind the promotion."""
+        """Have the flow the other way go on exactly behind the promotion.
+
+        Raises:
+            NeedsOperator: it does not; never that running it again may help: by then all else is done.
+        """
+        try:
+            return self._lead_back(deadline)
+        except Retriable as error:
+            lead = commands.seed_apply(str(self.parts.back), f"promoted:{self.parts.flow}")
+            raise NeedsOperator(
+                error.message,
+                code=error.code,
+                where=error.where,
+                resolve=f"{lead}, once that has passed: nothing else is left",
+            ) from error
+
+    def _lead_back(self, deadline: Deadline) -> Mapping[str, Any]:
         self._check_promoted()
         if self.parts.reverse is None:
             return {}
