@@ -43,6 +43,7 @@ class DrillStep:
         deadline_s: how long it may take.
         act: does it, and returns its evidence: names, counts and seconds.
         by_hand: what a person does instead, if the tool is gone.
+        spent_s: seconds that it has taken already, while it was planned.
     """
 
     name: str
@@ -50,6 +51,7 @@ class DrillStep:
     deadline_s: float
     act: Callable[[Deadline], Mapping[str, Any]]
     by_hand: str
+    spent_s: float = 0.0
 
     def document(self) -> dict[str, Any]:
         """Return it as a plan shows it."""
@@ -211,7 +213,7 @@ def _act(
             _do(step, result)
         result.error = result.error or problem
     finally:
-        result.seconds = time.monotonic() - began_s
+        result.seconds = time.monotonic() - began_s + step.spent_s
     result.state = StepState.DONE if result.error is None else StepState.FAILED
     if is_taken_over(result.error):
         return False

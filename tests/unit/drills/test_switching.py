@@ -18,16 +18,17 @@ from onceover.drills import chain as chains
 from onceover.drills import running
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
-from onceover.drills.course import StepResult, StepState
+from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
-from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES
+from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES, course_of
 from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
+from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
@@ -436,3 +437,22 @@ def test_a_report_says_until_when_it_is_to_be_kept() -> None:
     about = replace(outcome().about, today=date(2028, 2, 29))
     assert about.document()["keep_until"] == "2033-03-01"
     assert replace(about, today=date(2026, 11, 25)).document()["keep_until"] == "2031-11-25"
+
+
+def test_an_unplanned_one_counts_the_look_that_it_was_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait meanwhile, whichever side of the plan it is on."""
+
+    clock = [7.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def glance() -> Mapping[str, Any]:
+        clock[0] += 4.5
+        return {**AWAY, "last_commit_ms": None}
+
+    parts: Any = SimpleNamespace(flow="orders-dr", glance=glance, reverse=None, quiet_s=0.0)
+    steps = UnplannedSteps(parts, "d1", "d1", {}, True, cast(Any, None), cast(Any, None))
+    steps.standing()
+    look = course_of(UNPLANNED, steps, goes_on=False)[0]
+    last = DrillStep("undo", "undo", 1.0, lambda _: {}, "by hand")
+    results = run_course([look], last, CourseWatch(lambda *_: None, lambda: False))
+    assert [(each.state, each.seconds) for each in results] == [("done", 4.5), ("done", 0.0)]

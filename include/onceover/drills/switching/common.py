@@ -127,6 +127,8 @@ class SwitchSteps:
     notes: DrillNotes
     probe: Probe
     findings: list[tuple[str, str]] = field(default_factory=list)
+    # Seconds for which *look* has looked by now, where that is a part of the plan.
+    looked_s: float = 0.0
     _leader: Leader | None = None
     _was_running: bool = False
     _began_promoting: bool = False

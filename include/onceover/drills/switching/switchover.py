@@ -16,7 +16,7 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import PLANNED, REVERSE, UNAVAILABLE, course_of
+from onceover.drills.switching.course import LOOK, PLANNED, REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.probe import Probe
@@ -28,7 +28,6 @@ from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.state.records.enrolment import Enrolment
 
-_LOOK: Final = "look"
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
 _BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)
 
@@ -100,7 +99,7 @@ class SwitchoverOutcome(DrillOutcome):
     @property
     def _detect_s(self) -> float | None:
         """Seconds for which nothing had been copied when an unplanned one began, None elsewhere."""
-        evidence = next((r.evidence for r in self.results if r.name == _LOOK), {})
+        evidence = next((r.evidence for r in self.results if r.name == LOOK), {})
         last_ms = evidence.get("last_commit_ms") if self.mode != PLANNED else None
         return None if last_ms is None else round(max(0, self.began_ms - last_ms) / 1000, 3)
 
@@ -243,8 +242,8 @@ class Switchover:
             BoundNotes(self._journal, drill),
             Probe(parts.flow, target, self._factor, lambda: self._journal.check(drill)),
         )
-        course = course_of(request.mode, steps, goes_on=unfinished is not None)
         standing = None if unfinished else steps.standing()
+        course = course_of(request.mode, steps, goes_on=unfinished is not None)
         reverse = request.reverse if request.mode == PLANNED else None
         plan = SwitchoverPlan(
             operation="switchover",
