@@ -27,6 +27,8 @@ ENDED: Final = "ended"
 FENCED: Final = "fenced"
 UNFENCED: Final = "unfenced"
 CONFIRMED: Final = "confirmed"
+# Of a planned one: where the groups stood when everything was carried over.
+PLACED: Final = "placed"
 # Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
 WITHDRAWS: Final = "withdraws"
 
@@ -38,7 +40,8 @@ class JournalEntry:
     Args:
         number: from 1 on, over all drills of the flow.
         drill: id of the drill.
-        what: ``begun``, ``step``, ``abort``, ``fenced``, ``unfenced``, ``confirmed`` or ``ended``.
+        what: ``begun``, ``step``, ``abort``, ``fenced``, ``unfenced``, ``placed``, ``confirmed`` or
+            ``ended``.
         at_ms: when it was written, in ms since 1970, by the writer's clock.
         said: names, counts and codes; never a payload, never a secret.
         before: hash of the entry before it.
