@@ -6,7 +6,7 @@ Invariant: nothing is switched over that a person was not shown and has not said
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 DRY_RUN: Final = "dry-run"
 MODES: Final = (DRY_RUN, "planned", "unplanned")
 STEPS: Final = ("fence", "redirect")
+_OF_SWITCHOVER: Final = ("topics", "take_over")
 _TEMPORARY: Final = 5
 
 
@@ -111,11 +112,14 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         """Show the plan in the log, or what a failover would cost now. Changes nothing.
 
         Raises:
-            TaskFailed: a failover is not possible as things are, with what comes first.
+            TaskFailed: a failover is not possible as things are, with what comes first; or a field is filled
+                in that a look has no use for.
             Others as the base.
         """
-        if self.mode(get_current_context()) != DRY_RUN:
+        context = get_current_context()
+        if self.mode(context) != DRY_RUN:
             return super().plan(name)
+        check_look(context["params"])
         from onceover.wiring.drills import dry_run
 
         with flow_at_hand(name) as flow:
@@ -163,6 +167,19 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         log.info("report: %s", page)
         judge(f"flow {name}, report {page}", outcome)
         return {**outcome.counts, "report": page}
+
+
+def check_look(params: Mapping[str, Any]) -> None:
+    """Refuse fields that a look does not go by: somebody means something that would not be told.
+
+    Raises:
+        TaskFailed: there are some.
+    """
+    if filled := [name for name in _OF_SWITCHOVER if params[name]]:
+        raise TaskFailed(
+            f"{', '.join(filled)}: not for the mode {DRY_RUN}, which looks at all of the flow; to resolve: start "
+            f"the DAG again with another mode, or without {'it' if len(filled) == 1 else 'them'}"
+        )
 
 
 def _cost(change: Change) -> str:
