@@ -177,8 +177,8 @@ def check_look(params: Mapping[str, Any]) -> None:
     """
     if filled := [name for name in _OF_SWITCHOVER if params[name]]:
         raise TaskFailed(
-            f"{', '.join(filled)}: not for the mode {DRY_RUN}, which looks at all of the flow; to resolve: start "
-            f"the DAG again with another mode, or without {'it' if len(filled) == 1 else 'them'}"
+            f"{', '.join(filled)}: not for the mode {DRY_RUN}, which looks at all of the flow; to resolve: "
+            f"start the DAG again with another mode, or without {'it' if len(filled) == 1 else 'them'}"
         )
 
 
