@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from onceover.drills.codes import DrillCode
@@ -105,27 +106,45 @@ def next_entry(
     return JournalEntry(number, drill, what, at_ms, said, before)
 
 
-def read_chain(values: Mapping[str, Any], where: str) -> list[JournalEntry]:
-    """Return the entries in their order.
+class ChainReader:
+    """Reads a chain again and again; what it has proven, and is the very same value, is not proven again.
 
-    Args:
-        values: of the journal's topic, by key.
-        where: the topic, for messages.
-
-    Raises:
-        NeedsOperator: JOURNAL_DAMAGED, an entry was changed, removed or put in between.
+    Not thread-safe.
     """
-    chain: list[JournalEntry] = []
-    for key in sorted(key for key in values if key.startswith(KEY_PREFIX)):
-        try:
-            entry = JournalEntry.from_json(values[key])
-        except MALFORMED as error:
-            raise _damaged(where, key, "it cannot be read") from error
-        wanted = next_entry(chain, entry.drill, entry.what, entry.at_ms, entry.said)
-        if entry != wanted or entry.key != key:
-            raise _damaged(where, key, "it does not follow on the one before it")
-        chain.append(entry)
-    return chain
+
+    def __init__(self) -> None:
+        self._proven: list[tuple[str, Any, JournalEntry]] = []
+
+    def read(self, values: Mapping[str, Any], where: str) -> list[JournalEntry]:
+        """Return the entries in their order.
+
+        Args:
+            values: of the journal's topic, by key; nobody changes one, a new one takes its place.
+            where: the topic, for messages.
+
+        Raises:
+            NeedsOperator: JOURNAL_DAMAGED, an entry was changed, removed or put in between.
+        """
+        keys = sorted(key for key in values if key.startswith(KEY_PREFIX))
+        same = zip(keys, self._proven, strict=False)
+        known = sum(1 for _ in takewhile(lambda at: _is_proven(at[0], values[at[0]], at[1]), same))
+        del self._proven[known:]
+        chain = [entry for _, _, entry in self._proven]
+        for key in keys[known:]:
+            try:
+                entry = JournalEntry.from_json(values[key])
+            except MALFORMED as error:
+                raise _damaged(where, key, "it cannot be read") from error
+            wanted = next_entry(chain, entry.drill, entry.what, entry.at_ms, entry.said)
+            if entry != wanted or entry.key != key:
+                raise _damaged(where, key, "it does not follow on the one before it")
+            chain.append(entry)
+            self._proven.append((key, values[key], entry))
+        return chain
+
+
+def _is_proven(key: str, value: object, proven: tuple[str, Any, JournalEntry]) -> bool:
+    return proven[0] == key and proven[1] is value
 
 
 def running(chain: Iterable[JournalEntry]) -> JournalEntry | None:

@@ -20,7 +20,7 @@ from uuid import UUID
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
-from onceover.drills.chain import JournalEntry
+from onceover.drills.chain import ChainReader, JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.admin.topics import Admin, TopicSpec
@@ -71,6 +71,7 @@ class DrillJournal:
         self._tp = TopicPartition(names.drills_topic(flow), 0)
         self._log = StateLog(target, *self._tp)
         self._topic_id: UUID | None = None
+        self._reader = ChainReader()
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +96,7 @@ class DrillJournal:
             Retriable: the target is away.
         """
         topic = self._tp.topic
-        return chains.read_chain(self._values(), topic)
+        return self._reader.read(self._values(), topic)
 
     def check(self, drill: str) -> None:
         """Return where a drill is the one that runs.
