@@ -69,9 +69,12 @@ def test_what_was_read_once_is_not_proven_again(monkeypatch: pytest.MonkeyPatch)
     assert reader.read(known, "t") == chain[:40]
     proven: list[int] = []
     real = JournalEntry.from_json
-    monkeypatch.setattr(
-        JournalEntry, "from_json", lambda value: proven.append(value["number"]) or real(value)
-    )
+
+    def read(value: Any) -> JournalEntry:
+        proven.append(value["number"])
+        return real(value)
+
+    monkeypatch.setattr(JournalEntry, "from_json", read)
     assert reader.read({**known, **values(chain[40:])}, "t") == chain
     assert proven == list(range(41, 51))
 
