@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 DRY_RUN: Final = "dry-run"
 MODES: Final = (DRY_RUN, "planned", "unplanned")
 STEPS: Final = ("fence", "redirect")
-_OF_SWITCHOVER: Final = ("topics", "take_over")
+_OF_SWITCHOVER: Final = ("topics", "take_over", "whatever_is_lost")
 _TEMPORARY: Final = 5
 
 
@@ -57,6 +57,12 @@ def drill_params() -> dict[str, Param]:
             "Take over",
             "Also move groups that somebody else has committed for on the target, as their own clients have "
             "where they came from there.",
+            on=False,
+        ),
+        "whatever_is_lost": forms.switch(
+            "Whatever is lost",
+            "*unplanned*: a yes holds however source and flow are when it is done. For a source that comes "
+            "and goes, which is another one at every look.",
             on=False,
         ),
         "apply": forms.apply_param(),
@@ -101,7 +107,9 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
         params = context["params"]
         topics = (params["topics"],) if params["topics"] else ()
-        wish = switchovers.SwitchoverWish(self.mode(context), topics, params["take_over"])
+        # The form of the way back has no such field: nothing is lost there.
+        whatever = params.get("whatever_is_lost", False)
+        wish = switchovers.SwitchoverWish(self.mode(context), topics, params["take_over"], whatever)
         with (
             self.at_hand(name) as flow,
             flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,

@@ -33,11 +33,12 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
-from onceover.wiring.switchovers import _check_waits
+from onceover.wiring.switchovers import SwitchoverWish, _check_waits, switchover
 from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 
 PLANNED, UNPLANNED = "planned", "unplanned"
+EAST, WEST = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}
 
 
 def enrolment(topic: str, promoted_by: str = "") -> Enrolment:
@@ -187,10 +188,10 @@ def entry(
     }
 
 
-def asked(told: dict[str, Any]) -> SwitchoverPlan:
+def asked(told: dict[str, Any], *, whatever: bool = False) -> SwitchoverPlan:
     """Return the plan of an unplanned switchover of topic a."""
     standing = SourceStanding.of(told, {"a"})
-    changes = changes_of([enrolment("a")], "east", "west", None, "ann", None, standing)
+    changes = changes_of([enrolment("a")], "east", "west", None, "ann", None, standing, whatever=whatever)
     return replace(plan("a", UNPLANNED), changes=changes, standing=standing)
 
 
@@ -222,6 +223,31 @@ def test_what_was_not_given_up_and_more_that_is_lost_is_another_question(
     with pytest.raises(NeedsOperator, match="something else") as refused:
         approved.check(asked(now).items, "here")
     assert part in str(refused.value)
+
+
+HALF_DEAD = (
+    entry(("a", 3, None)),
+    AWAY,
+    entry(("a", 90_000, None), runs=True),
+    entry(("a", None, "SOURCE_DIVERGED")),
+    entry(("a", 3, "SOURCE_DIVERGED"), runs=True),
+)
+
+
+@pytest.mark.parametrize("now", HALF_DEAD)
+@pytest.mark.parametrize("shown", HALF_DEAD)
+def test_whoever_gives_up_whatever_is_lost_is_not_asked_again(
+    shown: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """A source that comes and goes is another one at every look; what was known then is shown."""
+    yes = asked(shown, whatever=True)
+    approved = Approval.from_json(Approval.of(yes.items).to_json())
+    approved.check(asked(now, whatever=True).items, "here")
+    with pytest.raises(NeedsOperator, match="something else"):
+        Approval.of(asked(shown).items).check(yes.items, "here")
+    told = yes.describe()
+    assert "whatever it tells" in told
+    assert ("3 offsets are known to be there alone" in told) == (shown in (HALF_DEAD[0], HALF_DEAD[4]))
 
 
 def test_what_is_given_up_is_shown() -> None:
@@ -411,8 +437,7 @@ def test_a_word_is_taken_by_the_step_that_waits_for_it(
 ) -> None:
     """Said early, it would stand for what nobody has done yet."""
     switchover = {"redirect": how, "command": ["./switch"]}
-    east, west = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}
-    flow = load_flow(write_flow(tmp_path, "orders-dr", east, west, ["orders"], switchover=switchover))
+    flow = load_flow(write_flow(tmp_path, "orders-dr", EAST, WEST, ["orders"], switchover=switchover))
     chain = written(("d1", chains.BEGUN, {}), ("d1", chains.STEP, {"step": step, "state": state}))
     if is_taken:
         _check_waits(flow, chain, "d1", "redirect")
@@ -456,3 +481,15 @@ def test_an_unplanned_one_counts_the_look_that_it_was_planned_with(monkeypatch: 
     last = DrillStep("undo", "undo", 1.0, lambda _: {}, "by hand")
     results = run_course([look], last, CourseWatch(lambda *_: None, lambda: False))
     assert [(each.state, each.seconds) for each in results] == [("done", 4.5), ("done", 0.0)]
+
+
+def test_where_nothing_is_lost_nobody_gives_it_up(tmp_path: Path) -> None:
+    """In a planned one; in every other mode than an unplanned one the command line says so itself."""
+    wish = SwitchoverWish(PLANNED, whatever_is_lost=True)
+    flow = load_flow(write_flow(tmp_path, "orders-dr", EAST, WEST, ["orders"]))
+    nobody = cast(Any, None)
+    with (
+        pytest.raises(UsageError, match="--whatever-is-lost means nothing with --mode planned"),
+        switchover(flow, nobody, nobody, wish, nobody),
+    ):
+        pass

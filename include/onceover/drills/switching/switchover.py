@@ -132,6 +132,7 @@ class SwitchoverRequest:
         topics: tells whether a source topic is wanted; None for all of the flow.
         fence: what keeps writers off; ``redirect`` what brings clients over; ``reverse`` the flow back.
         mode: ``planned`` or ``unplanned``.
+        whatever_is_lost: a yes to an unplanned one holds however source and flow are when it is done.
     """
 
     mode: str
@@ -139,6 +140,7 @@ class SwitchoverRequest:
     fence: str
     redirect: str
     reverse: str | None
+    whatever_is_lost: bool = False
 
 
 class Switchover:
@@ -258,6 +260,7 @@ class Switchover:
                 request.redirect,
                 reverse,
                 standing,
+                whatever=request.whatever_is_lost,
             ),
             topics=tuple(sorted(enrolled)),
             steps=course,

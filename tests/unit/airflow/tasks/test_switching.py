@@ -53,7 +53,12 @@ def test_a_person_is_shown_what_is_lost_and_what_is_given_up(
 
 
 @pytest.mark.parametrize(
-    ("given", "named"), [({"topics": "orders"}, "topics"), ({"take_over": True}, "take_over"), ({}, "")]
+    ("given", "named"),
+    [
+        ({"topics": "orders"}, "topics"),
+        ({"take_over": True, "whatever_is_lost": True}, "take_over, whatever_is_lost"),
+        ({}, ""),
+    ],
 )
 def test_a_look_does_not_leave_out_what_was_filled_in(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], named: str
