@@ -26,7 +26,7 @@ from tests.support.rehearsing import both_sides, rehearsing
 from tests.support.replica import Replica, delete_topics
 from tests.support.wait import wait_until
 
-DONE, USAGE, PERSON, FENCED, TEMPORARY, INTERRUPTED, KILLED = 0, 2, 3, 4, 5, 130, -9
+DONE, USAGE, PERSON, FENCED, INTERRUPTED, KILLED = 0, 2, 3, 4, 130, -9
 TIMEOUT_S = 90.0
 
 
@@ -176,7 +176,7 @@ def test_of_two_at_once_the_second_is_refused_and_abort_ends_the_first(
         aborting.start()
         wait_until(lambda: newest(replica, capsys)["asked_to_end"], TIMEOUT_S, "it is asked to end")
         hold.touch()
-        assert child.wait(TIMEOUT_S) == TEMPORARY, child.tail()
+        assert child.wait(TIMEOUT_S) == PERSON, child.tail()
         aborting.join(TIMEOUT_S)
     assert [answer.was_alive for answer in answers] == [True]
     assert both_sides(replica) == before

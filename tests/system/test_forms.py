@@ -42,12 +42,19 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
     "sync_topics": {"flow": FLOW, "apply": False},
     "failover_drill": {
         "flow": FLOW,
-        "mode": "planned",
+        "mode": "unplanned",
         "topics": f"{FLOW}[.].*",
         "take_over": True,
+        "whatever_is_lost": True,
         "apply": False,
     },
-    "export_orphans": {"flow": FLOW, "topics": f"{FLOW}[.].*", "rebuild": True, "apply": False},
+    "export_orphans": {
+        "flow": FLOW,
+        "topics": f"{FLOW}[.].*",
+        "rebuild": True,
+        "forget_groups": "some-.*",
+        "apply": False,
+    },
     "rehearse": {
         "flow": FLOW,
         "topics": f"{FLOW}[.].*",

@@ -31,12 +31,14 @@ class Aborted:
         drill: that was ended; None where none was running.
         was_alive: whether it was running until it was asked to end.
         removed: what was taken away by us; ``unfenced`` topics whose writers were let in again.
+        withdrawn: drill that nobody tries again under its approval, though it was over; None without one.
     """
 
     drill: str | None
     was_alive: bool
     removed: Remains
     unfenced: tuple[str, ...] = ()
+    withdrawn: str | None = None
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
@@ -45,6 +47,7 @@ class Aborted:
             "was_alive": self.was_alive,
             "removed": self.removed.document(),
             "unfenced": list(self.unfenced),
+            "withdrawn": self.withdrawn,
         }
 
     def describe(self) -> str:
@@ -57,7 +60,8 @@ class Aborted:
             left = "nothing was left of it"
         nothing = self.removed.nothing and not self.unfenced
         let_in = f"; writers of {len(self.unfenced)} topics are let in again" if self.unfenced else ""
-        return f"{ended}; {left if nothing else 'what was left is removed'}{let_in}"
+        again = f"; what was approved for drill {self.withdrawn} is not tried again" if self.withdrawn else ""
+        return f"{ended}; {left if nothing else 'what was left is removed'}{let_in}{again}"
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ def abort(
 ) -> Aborted:
     """End the drill that runs, or what is left of one.
 
-    Whatever becomes of the one that runs, nothing is left behind it.
+    Whatever becomes of the one that runs, nothing is left behind it, and no try under its approval follows;
+    nor under that of the last one, where it is over and somebody may be about to try it again.
 
     Raises:
         Retriable: it does not end in time, or a cluster is away.
@@ -91,11 +96,13 @@ def abort(
         _await_end(journal, other.drill, flow, pause)
     ended = None if other is None else other.drill
     fenced = fence.topics()
-    if chains.running(journal.read()) is None and removal.find().nothing and not fenced:
+    chain = journal.read()
+    withdrawn = chains.open_approval(chain)
+    if chains.running(chain) is None and removal.find().nothing and not fenced and withdrawn is None:
         return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
-    journal.begin(drill, {"mode": "abort"})
+    journal.begin(drill, {"mode": "abort", **({} if withdrawn is None else {chains.WITHDRAWS: withdrawn})})
     with journal.heartbeat(drill):
         try:
             removed = removal.remove(Deadline(_REMOVE_S), lambda: journal.check(drill))
@@ -103,7 +110,8 @@ def abort(
                 fence.lift(drill, fenced, Deadline(_REMOVE_S))
         finally:
             journal.append(drill, chains.ENDED, {"result": "removed"})
-    return Aborted(ended, was_alive, removed, tuple(sorted(fenced)))
+    over = None if withdrawn == ended else withdrawn
+    return Aborted(ended, was_alive, removed, tuple(sorted(fenced)), over)
 
 
 def _ask(journal: DrillJournal, drill: str) -> None:

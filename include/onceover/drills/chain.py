@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
 from onceover.drills.codes import DrillCode
@@ -27,6 +28,10 @@ ENDED: Final = "ended"
 FENCED: Final = "fenced"
 UNFENCED: Final = "unfenced"
 CONFIRMED: Final = "confirmed"
+# Of a planned one: where the groups stood when everything was carried over.
+PLACED: Final = "placed"
+# Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
+WITHDRAWS: Final = "withdraws"
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class JournalEntry:
     Args:
         number: from 1 on, over all drills of the flow.
         drill: id of the drill.
-        what: ``begun``, ``step``, ``abort``, ``fenced``, ``unfenced``, ``confirmed`` or ``ended``.
+        what: ``begun``, ``step``, ``abort``, ``fenced``, ``unfenced``, ``placed``, ``confirmed`` or
+            ``ended``.
         at_ms: when it was written, in ms since 1970, by the writer's clock.
         said: names, counts and codes; never a payload, never a secret.
         before: hash of the entry before it.
@@ -100,27 +106,45 @@ def next_entry(
     return JournalEntry(number, drill, what, at_ms, said, before)
 
 
-def read_chain(values: Mapping[str, Any], where: str) -> list[JournalEntry]:
-    """Return the entries in their order.
+class ChainReader:
+    """Reads a chain again and again; what it has proven, and is the very same value, is not proven again.
 
-    Args:
-        values: of the journal's topic, by key.
-        where: the topic, for messages.
-
-    Raises:
-        NeedsOperator: JOURNAL_DAMAGED, an entry was changed, removed or put in between.
+    Not thread-safe.
     """
-    chain: list[JournalEntry] = []
-    for key in sorted(key for key in values if key.startswith(KEY_PREFIX)):
-        try:
-            entry = JournalEntry.from_json(values[key])
-        except MALFORMED as error:
-            raise _damaged(where, key, "it cannot be read") from error
-        wanted = next_entry(chain, entry.drill, entry.what, entry.at_ms, entry.said)
-        if entry != wanted or entry.key != key:
-            raise _damaged(where, key, "it does not follow on the one before it")
-        chain.append(entry)
-    return chain
+
+    def __init__(self) -> None:
+        self._proven: list[tuple[str, Any, JournalEntry]] = []
+
+    def read(self, values: Mapping[str, Any], where: str) -> list[JournalEntry]:
+        """Return the entries in their order.
+
+        Args:
+            values: of the journal's topic, by key; nobody changes one, a new one takes its place.
+            where: the topic, for messages.
+
+        Raises:
+            NeedsOperator: JOURNAL_DAMAGED, an entry was changed, removed or put in between.
+        """
+        keys = sorted(key for key in values if key.startswith(KEY_PREFIX))
+        same = zip(keys, self._proven, strict=False)
+        known = sum(1 for _ in takewhile(lambda at: _is_proven(at[0], values[at[0]], at[1]), same))
+        del self._proven[known:]
+        chain = [entry for _, _, entry in self._proven]
+        for key in keys[known:]:
+            try:
+                entry = JournalEntry.from_json(values[key])
+            except MALFORMED as error:
+                raise _damaged(where, key, "it cannot be read") from error
+            wanted = next_entry(chain, entry.drill, entry.what, entry.at_ms, entry.said)
+            if entry != wanted or entry.key != key:
+                raise _damaged(where, key, "it does not follow on the one before it")
+            chain.append(entry)
+            self._proven.append((key, values[key], entry))
+        return chain
+
+
+def _is_proven(key: str, value: object, proven: tuple[str, Any, JournalEntry]) -> bool:
+    return proven[0] == key and proven[1] is value
 
 
 def running(chain: Iterable[JournalEntry]) -> JournalEntry | None:
@@ -137,6 +161,34 @@ def running(chain: Iterable[JournalEntry]) -> JournalEntry | None:
 def is_asked_to_end(chain: Iterable[JournalEntry], drill: str) -> bool:
     """Tell whether somebody wants a drill to end."""
     return any(entry.what == ABORT and entry.drill == drill for entry in chain)
+
+
+def approval_of(entry: JournalEntry) -> str | None:
+    """Return the id of the approval under which a drill was begun; None where it needs none."""
+    said = entry.said.get("approval")
+    found = said.get("id") if isinstance(said, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def is_withdrawn(chain: Iterable[JournalEntry], approval: str) -> bool:
+    """Tell whether somebody has ended a drill that was begun under an approval, running or not."""
+    under: set[str] = set()
+    for entry in chain:
+        if entry.what == BEGUN and approval_of(entry) == approval:
+            under.add(entry.drill)
+        if (entry.what == ABORT and entry.drill in under) or entry.said.get(WITHDRAWS) in under:
+            return True
+    return False
+
+
+def open_approval(chain: Sequence[JournalEntry]) -> str | None:
+    """Return the newest drill with an approval under which it may be tried again; None where it may not."""
+    begun = [entry for entry in chain if entry.what == BEGUN and approval_of(entry) is not None]
+    if not begun or is_withdrawn(chain, approval_of(begun[-1]) or ""):
+        return None
+    drill = begun[-1].drill
+    ended = [entry.said for entry in chain if entry.what == ENDED and entry.drill == drill]
+    return None if any(s.get("done") is True or s.get("result") == "PASS" for s in ended) else drill
 
 
 def fenced(chain: Iterable[JournalEntry]) -> dict[str, set[tuple[str, str]]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills.codes import DrillCode
-from onceover.errors import Fenced, OnceoverError, Retriable, unexpected, unusable_path
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, unexpected, unusable_path
 
 # Of those who press Ctrl-C again because the last step takes its time; `kill -9` is for the others.
 _INTERRUPTS: Final = 5
@@ -42,6 +43,7 @@ class DrillStep:
         deadline_s: how long it may take.
         act: does it, and returns its evidence: names, counts and seconds.
         by_hand: what a person does instead, if the tool is gone.
+        spent_s: seconds that it has taken already, while it was planned.
     """
 
     name: str
@@ -49,6 +51,7 @@ class DrillStep:
     deadline_s: float
     act: Callable[[Deadline], Mapping[str, Any]]
     by_hand: str
+    spent_s: float = 0.0
 
     def document(self) -> dict[str, Any]:
         """Return it as a plan shows it."""
@@ -172,14 +175,25 @@ def _run(step: DrillStep, result: StepResult, results: Sequence[StepResult], wat
         result.state, result.error = StepState.FAILED, error
         return False
     if asked:
-        result.state = StepState.FAILED
-        result.error = Retriable(
-            "somebody wants the drill to end",
-            code=DrillCode.DRILL_ABORTED,
-            resolve="run it again when there is time for it",
-        )
+        result.state, result.error = StepState.FAILED, _aborted()
         return False
-    return _act(step, result, results, watch)
+    if _act(step, result, results, watch):
+        return True
+    if result.error is not None and result.error.exit_code == Retriable.exit_code:
+        # Another try would be the answer to it, and that is what nobody wants.
+        with suppress(OnceoverError):
+            result.error = _aborted(result.error) if watch.asked_to_end() else result.error
+    return False
+
+
+def _aborted(met: OnceoverError | None = None) -> NeedsOperator:
+    """Return why it goes no further; ``met``: what a step has met while somebody wanted that."""
+    return NeedsOperator(
+        "somebody wants the drill to end",
+        code=DrillCode.DRILL_ABORTED,
+        seen=None if met is None else met.message,
+        resolve="run it again when there is time for it",
+    )
 
 
 def _act(
@@ -199,7 +213,7 @@ def _act(
             _do(step, result)
         result.error = result.error or problem
     finally:
-        result.seconds = time.monotonic() - began_s
+        result.seconds = time.monotonic() - began_s + step.spent_s
     result.state = StepState.DONE if result.error is None else StepState.FAILED
     if is_taken_over(result.error):
         return False

@@ -20,7 +20,7 @@ from uuid import UUID
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
-from onceover.drills.chain import JournalEntry
+from onceover.drills.chain import ChainReader, JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.admin.topics import Admin, TopicSpec
@@ -71,6 +71,7 @@ class DrillJournal:
         self._tp = TopicPartition(names.drills_topic(flow), 0)
         self._log = StateLog(target, *self._tp)
         self._topic_id: UUID | None = None
+        self._reader = ChainReader()
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +96,7 @@ class DrillJournal:
             Retriable: the target is away.
         """
         topic = self._tp.topic
-        return chains.read_chain(self._values(), topic)
+        return self._reader.read(self._values(), topic)
 
     def check(self, drill: str) -> None:
         """Return where a drill is the one that runs.
@@ -111,7 +112,8 @@ class DrillJournal:
         """Begin a drill; what one has left that died is ended first.
 
         Raises:
-            NeedsOperator: DRILL_RUNS, another one is alive.
+            NeedsOperator: DRILL_RUNS, another one is alive; DRILL_ABORTED, somebody has ended one that was
+                begun under the same approval.
         """
         self.prepare()
         other = chains.running(self.read())
@@ -122,7 +124,13 @@ class DrillJournal:
             now = chains.running(chain)
             if now is not None and now.drill != drill:
                 raise self._busy(now)
-            return None if now else chains.next_entry(chain, drill, chains.BEGUN, now_ms(), said)
+            if now is not None:
+                return None
+            entry = chains.next_entry(chain, drill, chains.BEGUN, now_ms(), said)
+            approval = chains.approval_of(entry)
+            if approval is not None and chains.is_withdrawn(chain, approval):
+                raise self._withdrawn()
+            return entry
 
         self._write(drill, news)
 
@@ -208,6 +216,15 @@ class DrillJournal:
             return whole_number(sign["count"]) if sign["drill"] == drill else None
         except MALFORMED:
             return None
+
+    def _withdrawn(self) -> NeedsOperator:
+        return NeedsOperator(
+            f"somebody has ended what was approved for flow {self._flow}: nothing was done now",
+            code=DrillCode.DRILL_ABORTED,
+            where=self._tp.topic,
+            expected="an approval under which no drill was ended by `onceover drill abort`",
+            resolve="plan again when there is time for it: somebody has to say yes once more",
+        )
 
     def _busy(self, other: JournalEntry) -> NeedsOperator:
         return NeedsOperator(

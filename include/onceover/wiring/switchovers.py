@@ -106,11 +106,13 @@ class SwitchoverWish:
         mode: ``planned`` or ``unplanned``.
         topics: anchored regular expressions over source topics, none for all.
         take_over: move groups that somebody else has committed for on the target.
+        whatever_is_lost: of an unplanned one: what is approved holds however the source is when it is done.
     """
 
     mode: str = PLANNED
     topics: Sequence[str] = ()
     take_over: bool = False
+    whatever_is_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,8 +136,14 @@ def switchover(
     """Yield what switches a flow's topics over.
 
     Raises:
-        UsageError: an expression is none, or the flow the other way is not in order.
+        UsageError: an expression is none, an option means nothing in this mode, or the flow the other way is
+            not in order.
     """
+    if wish.whatever_is_lost and wish.mode == PLANNED:
+        raise UsageError(
+            "--whatever-is-lost means nothing with --mode planned: nothing is lost",
+            resolve="leave it out, or name another mode",
+        )
     reverse = None if flow.switchover.reverse is None else reverse_flow(flow, flow.switchover.reverse)
     spec = flow.switchover
     if spec.fence == ACLS and flow.topics.sync_acls and EVERYBODY not in spec.deny and wish.mode == PLANNED:
@@ -151,7 +159,14 @@ def switchover(
         redirect = f"{spec.command[0]} redirect" if spec.redirect == COMMAND else "a person, who confirms it"
         yield Switchover(
             lambda drill: _parts(flow, source, target, journal, reverse, drill, wish, pause),
-            SwitchoverRequest(wish.mode, matcher("--topics", wish.topics), how, redirect, spec.reverse),
+            SwitchoverRequest(
+                wish.mode,
+                matcher("--topics", wish.topics),
+                how,
+                redirect,
+                spec.reverse,
+                wish.whatever_is_lost,
+            ),
             journal,
             partial(keep_report, drills_dir(flow)),
             flow.objectives.rto_ms,
@@ -282,6 +297,7 @@ def _parts(
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
+        back=spec.reverse,
         led_back=lambda: led_back(reverse),
         exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,

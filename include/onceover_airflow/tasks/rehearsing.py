@@ -15,7 +15,6 @@ import attrs
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from onceover.drills.codes import DrillCode
 from onceover.errors import OnceoverError
 from onceover.state.codes import StateCode
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
@@ -187,7 +186,4 @@ def judge(flow: str, outcome: RehearsalOutcome, page: str) -> None:
     said = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in outcome.waiting]
     said = said or [text for _, text in outcome.findings]
     message = f"rehearsal of flow {flow}: {outcome.verdict}: {'; '.join(said)}; report: {page}"
-    # Whoever ended it by hand does not want it to be run again by itself.
-    asked = any(refusal.code == DrillCode.DRILL_ABORTED for refusal in outcome.waiting)
-    again = outcome.exit_code == _TEMPORARY and not asked
-    raise JobInterrupted(message) if again else TaskFailed(message)
+    raise JobInterrupted(message) if outcome.exit_code == _TEMPORARY else TaskFailed(message)

@@ -6,7 +6,7 @@ Invariant: nothing is switched over that a person was not shown and has not said
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 DRY_RUN: Final = "dry-run"
 MODES: Final = (DRY_RUN, "planned", "unplanned")
 STEPS: Final = ("fence", "redirect")
+_OF_SWITCHOVER: Final = ("topics", "take_over", "whatever_is_lost")
 _TEMPORARY: Final = 5
 
 
@@ -56,6 +57,12 @@ def drill_params() -> dict[str, Param]:
             "Take over",
             "Also move groups that somebody else has committed for on the target, as their own clients have "
             "where they came from there.",
+            on=False,
+        ),
+        "whatever_is_lost": forms.switch(
+            "Whatever is lost",
+            "*unplanned*: a yes holds however source and flow are when it is done. For a source that comes "
+            "and goes, which is another one at every look.",
             on=False,
         ),
         "apply": forms.apply_param(),
@@ -100,7 +107,9 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
         params = context["params"]
         topics = (params["topics"],) if params["topics"] else ()
-        wish = switchovers.SwitchoverWish(self.mode(context), topics, params["take_over"])
+        # The form of the way back has no such field: nothing is lost there.
+        whatever = params.get("whatever_is_lost", False)
+        wish = switchovers.SwitchoverWish(self.mode(context), topics, params["take_over"], whatever)
         with (
             self.at_hand(name) as flow,
             flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,
@@ -111,11 +120,14 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         """Show the plan in the log, or what a failover would cost now. Changes nothing.
 
         Raises:
-            TaskFailed: a failover is not possible as things are, with what comes first.
+            TaskFailed: a failover is not possible as things are, with what comes first; or a field is filled
+                in that a look has no use for.
             Others as the base.
         """
-        if self.mode(get_current_context()) != DRY_RUN:
+        context = get_current_context()
+        if self.mode(context) != DRY_RUN:
             return super().plan(name)
+        check_look(context["params"])
         from onceover.wiring.drills import dry_run
 
         with flow_at_hand(name) as flow:
@@ -163,6 +175,19 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         log.info("report: %s", page)
         judge(f"flow {name}, report {page}", outcome)
         return {**outcome.counts, "report": page}
+
+
+def check_look(params: Mapping[str, Any]) -> None:
+    """Refuse fields that a look does not go by: somebody means something that would not be told.
+
+    Raises:
+        TaskFailed: there are some.
+    """
+    if filled := [name for name in _OF_SWITCHOVER if params[name]]:
+        raise TaskFailed(
+            f"{', '.join(filled)}: not for the mode {DRY_RUN}, which looks at all of the flow; to resolve: "
+            f"start the DAG again with another mode, or without {'it' if len(filled) == 1 else 'them'}"
+        )
 
 
 def _cost(change: Change) -> str:

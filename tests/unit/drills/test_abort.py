@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,8 +14,9 @@ from onceover.drills import chain as chains
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Remains
-from onceover.errors import Fenced, Retriable
+from onceover.errors import Fenced, NeedsOperator, Retriable
 
 LEFT = Remains(source_topics=("canary",))
 
@@ -36,10 +38,10 @@ class Journal:
     def is_alive(self, _: str) -> bool:
         return self._alive.pop(0)
 
-    def begin(self, drill: str, _: Mapping[str, Any]) -> None:
+    def begin(self, drill: str, said: Mapping[str, Any]) -> None:
         if (other := chains.running(self.chain)) is not None:
             self.put(other.drill, chains.ENDED)
-        self.put(drill, chains.BEGUN)
+        self.chain.append(chains.next_entry(self.chain, drill, chains.BEGUN, 0, said))
 
     def append(self, drill: str, what: str, _: Mapping[str, Any]) -> None:
         if what == chains.ABORT:
@@ -117,3 +119,52 @@ def test_one_that_does_not_end_is_told() -> None:
         ended(journal, removal, lambda _: True)
     assert caught.value.code == DrillCode.DRILL_RUNS
     assert removal.there == LEFT
+
+
+def begun(journal: Journal, drill: str, approval: str) -> None:
+    said = {"approval": {"id": approval}}
+    journal.chain.append(chains.next_entry(journal.chain, drill, chains.BEGUN, 0, said))
+
+
+@pytest.mark.parametrize("at", ["alive", "dead", "interrupted"])
+def test_what_somebody_has_ended_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    """Airflow would, seconds later, under the same approval; a new one is another matter."""
+    journal = Journal(*([True, True] if at == "alive" else [False]))
+    begun(journal, "d1", "mine")
+    if at == "interrupted":
+        journal.put("d1", chains.ENDED)
+
+    def pause(_: float) -> bool:
+        journal.put("d1", chains.ENDED)
+        return False
+
+    found = ended(journal, Removal(), pause)
+    assert found.withdrawn == ("d1" if at == "interrupted" else None)
+    assert ("d1 is not tried again" in found.describe()) == (at == "interrupted")
+    assert chains.is_withdrawn(journal.chain, "mine")
+    with pytest.raises(NeedsOperator) as refused:
+        begin_again(monkeypatch, journal, "mine")
+    assert (refused.value.code, refused.value.exit_code) == ("DRILL_ABORTED", 3)
+    begin_again(monkeypatch, journal, "another")
+    # Said once: there is nothing left that could be tried again.
+    assert ended(journal, Removal()).withdrawn is None
+
+
+def begin_again(monkeypatch: pytest.MonkeyPatch, journal: Journal, approval: str) -> None:
+    """Begin the next drill in the real journal, with its writing left out."""
+    real = DrillJournal(cast(Any, None), "orders-dr", 1, Path("nowhere"), lambda _: False)
+    monkeypatch.setattr(DrillJournal, "prepare", lambda _: None)
+    monkeypatch.setattr(DrillJournal, "read", lambda _: journal.read())
+    monkeypatch.setattr(DrillJournal, "_write", lambda _, drill, news: news(journal.read()))
+    real.begin("d2", {"mode": "planned", "approval": {"id": approval}})
+
+
+@pytest.mark.parametrize(("result", "is_open"), [("PASS", False), ("FAIL", True), ("died", True)])
+def test_what_was_done_to_its_end_is_not_tried_again_anyway(result: str, is_open: bool) -> None:
+    """Nor does anybody have to say so."""
+    journal = Journal()
+    begun(journal, "d1", "mine")
+    journal.chain.append(
+        chains.next_entry(journal.chain, "d1", chains.ENDED, 0, {"result": result, "done": result == "PASS"})
+    )
+    assert ended(journal, Removal()).withdrawn == ("d1" if is_open else None)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.drills import chain as chains
-from onceover.drills.chain import JournalEntry, next_entry, read_chain, running
+from onceover.drills.chain import ChainReader, JournalEntry, next_entry, running
 from onceover.drills.history import DrillHistory
 from onceover.errors import NeedsOperator
 
@@ -31,8 +31,8 @@ STORY = chain_of(("a", "begun"), ("a", "step"), ("a", "ended"), ("b", "begun"), 
 
 def test_what_was_written_is_read() -> None:
     """In the order of the numbers, beside what is no entry; a new journal is empty."""
-    assert read_chain({"alive": {"count": 3}, **values(STORY)}, "journal") == STORY
-    assert read_chain({}, "journal") == []
+    assert ChainReader().read({"alive": {"count": 3}, **values(STORY)}, "journal") == STORY
+    assert ChainReader().read({}, "journal") == []
 
 
 @given(st.integers(0, len(STORY) - 2))
@@ -41,7 +41,7 @@ def test_an_entry_that_is_missing_is_noticed(at: int) -> None:
     left = values(STORY)
     del left[STORY[at].key]
     with pytest.raises(NeedsOperator, match="not as it was written"):
-        read_chain(left, "journal")
+        ChainReader().read(left, "journal")
 
 
 @given(
@@ -58,8 +58,38 @@ def test_an_entry_that_was_changed_is_noticed(entry: JournalEntry, name: str, va
         return
     left[entry.key] = changed
     with pytest.raises(NeedsOperator) as caught:
-        read_chain(left, "journal")
+        ChainReader().read(left, "journal")
     assert caught.value.code == "JOURNAL_DAMAGED"
+
+
+def test_what_was_read_once_is_not_proven_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry is read before the next one is written: a drill of thousands of steps would take hours."""
+    chain, reader = chain_of(*(("d1", chains.STEP) for _ in range(50))), ChainReader()
+    known = values(chain[:40])
+    assert reader.read(known, "t") == chain[:40]
+    proven: list[int] = []
+    real = JournalEntry.from_json
+
+    def read(value: Any) -> JournalEntry:
+        proven.append(value["number"])
+        return real(value)
+
+    monkeypatch.setattr(JournalEntry, "from_json", read)
+    assert reader.read({**known, **values(chain[40:])}, "t") == chain
+    assert proven == list(range(41, 51))
+
+
+@pytest.mark.parametrize("at", [3, 39])
+def test_what_was_read_once_and_is_another_now_is_noticed(at: int) -> None:
+    """Also where only what was written behind it is new, or it is gone."""
+    chain, reader = chain_of(*(("d1", chains.STEP) for _ in range(50))), ChainReader()
+    known = values(chain[:40])
+    reader.read(known, "t")
+    key = chain[at].key
+    for other in ({**known, key: {**known[key], "at_ms": 7}}, {k: v for k, v in known.items() if k != key}):
+        with pytest.raises(NeedsOperator, match="not as it was written"):
+            reader.read({**other, **values(chain[40:])}, "t")
+    assert reader.read(known, "t") == chain[:40]
 
 
 def test_one_drill_runs_until_it_has_ended() -> None:

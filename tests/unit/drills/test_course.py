@@ -114,7 +114,7 @@ def test_asked_to_end_it_begins_no_further_step() -> None:
     results = course.run()
     assert course.done == ["a", "last"]
     assert results[1].error is not None
-    assert results[1].error.code == "DRILL_ABORTED"
+    assert (results[1].error.code, results[1].error.exit_code) == ("DRILL_ABORTED", 3)
 
 
 def test_a_step_that_took_too_long_has_failed() -> None:
@@ -158,3 +158,15 @@ def test_a_copy_that_somebody_fenced_is_taken_away() -> None:
     course = Course(b=failing(Fenced("a newer generation runs")))
     assert states(course.run()) == ["done", "failed", "skipped", "done"]
     assert course.done == ["a", "b", "last"]
+
+
+@pytest.mark.parametrize(("asked", "exit_code"), [(True, 3), (False, 5)])
+def test_a_step_that_fails_while_somebody_wants_the_drill_to_end_is_not_tried_again(
+    asked: bool, exit_code: int
+) -> None:
+    """What might pass by itself would be answered by another try, which nobody wants."""
+    answers = [False, asked]
+    results = Course(lambda: answers.pop(0), a=failing(Retriable("the target is away"))).run()
+    assert results[0].error is not None
+    assert results[0].error.exit_code == exit_code
+    assert "the target is away" in str(results[0].error)

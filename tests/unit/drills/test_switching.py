@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -14,26 +15,30 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.config.flow.load import load_flow
 from onceover.drills import chain as chains
+from onceover.drills import running
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
-from onceover.drills.course import StepResult, StepState
+from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
-from onceover.drills.switching.course import STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES
+from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES, course_of
 from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.standing import SourceStanding
+from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
-from onceover.errors import NeedsOperator, UsageError
+from onceover.drills.switching.unplanned import UnplannedSteps
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
-from onceover.wiring.switchovers import _check_waits
+from onceover.wiring.switchovers import SwitchoverWish, _check_waits, switchover
 from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 
 PLANNED, UNPLANNED = "planned", "unplanned"
+EAST, WEST = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}
 
 
 def enrolment(topic: str, promoted_by: str = "") -> Enrolment:
@@ -57,11 +62,17 @@ def plan(name: str = "orders", mode: str = PLANNED, goes_on: str | None = None) 
         topics=(name,),
         steps=(),
         goes_on=goes_on,
+        reverse=name if mode == PLANNED else None,
     )
 
 
 def outcome(
-    name: str = "orders", mode: str = PLANNED, failed: str = "", seconds: float = 1.0, goes_on: str = ""
+    name: str = "orders",
+    mode: str = PLANNED,
+    failed: str = "",
+    seconds: float = 1.0,
+    goes_on: str = "",
+    error: OnceoverError | None = None,
 ) -> SwitchoverOutcome:
     evidence: dict[str, dict[str, Any]] = {
         "audit": {"records": 1000},
@@ -80,7 +91,7 @@ def outcome(
             1000,
             seconds,
             evidence.get(step, {}),
-            NeedsOperator(f"bad {name}", code="FENCE_LEAKS") if step == failed else None,
+            (error or NeedsOperator(f"bad {name}", code="FENCE_LEAKS")) if step == failed else None,
         )
         for step in steps
     ]
@@ -177,10 +188,10 @@ def entry(
     }
 
 
-def asked(told: dict[str, Any]) -> SwitchoverPlan:
+def asked(told: dict[str, Any], *, whatever: bool = False) -> SwitchoverPlan:
     """Return the plan of an unplanned switchover of topic a."""
     standing = SourceStanding.of(told, {"a"})
-    changes = changes_of([enrolment("a")], "east", "west", None, "ann", None, standing)
+    changes = changes_of([enrolment("a")], "east", "west", None, "ann", None, standing, whatever=whatever)
     return replace(plan("a", UNPLANNED), changes=changes, standing=standing)
 
 
@@ -214,6 +225,31 @@ def test_what_was_not_given_up_and_more_that_is_lost_is_another_question(
     assert part in str(refused.value)
 
 
+HALF_DEAD = (
+    entry(("a", 3, None)),
+    AWAY,
+    entry(("a", 90_000, None), runs=True),
+    entry(("a", None, "SOURCE_DIVERGED")),
+    entry(("a", 3, "SOURCE_DIVERGED"), runs=True),
+)
+
+
+@pytest.mark.parametrize("now", HALF_DEAD)
+@pytest.mark.parametrize("shown", HALF_DEAD)
+def test_whoever_gives_up_whatever_is_lost_is_not_asked_again(
+    shown: dict[str, Any], now: dict[str, Any]
+) -> None:
+    """A source that comes and goes is another one at every look; what was known then is shown."""
+    yes = asked(shown, whatever=True)
+    approved = Approval.from_json(Approval.of(yes.items).to_json())
+    approved.check(asked(now, whatever=True).items, "here")
+    with pytest.raises(NeedsOperator, match="something else"):
+        Approval.of(asked(shown).items).check(yes.items, "here")
+    told = yes.describe()
+    assert "whatever it tells" in told
+    assert ("3 offsets are known to be there alone" in told) == (shown in (HALF_DEAD[0], HALF_DEAD[4]))
+
+
 def test_what_is_given_up_is_shown() -> None:
     told = asked(entry(("a", 3, "SOURCE_DIVERGED"), runs=True))
     text = told.describe()
@@ -236,7 +272,8 @@ def test_what_was_done_under_an_approval_is_told_again() -> None:
     def begun(drill: str, approval: str) -> tuple[str, str, dict[str, Any]]:
         return drill, chains.BEGUN, {"approval": {"id": approval}}
 
-    died, done = {"result": "died"}, {"result": "FAIL", "done": True, "rto_s": 31.5}
+    died, codes = {"result": "died"}, ["RTO_MISSED", 7]
+    done = {"result": "FAIL", "done": True, "rto_s": 31.5, "codes": codes}
     chain = written(
         ("d0", chains.BEGUN, {"mode": "rehearsal"}),
         ("d0", chains.ENDED, {"result": "PASS", "done": True}),
@@ -251,8 +288,55 @@ def test_what_was_done_under_an_approval_is_told_again() -> None:
     found = done_under(chain, "orders-dr", "mine")
     assert found is not None
     assert dict(found.counts) == {"flow": "orders-dr", "drill": "d2", "verdict": "FAIL", "rto_s": 31.5}
-    assert (found.exit_code, found.waiting) == (3, [])
+    assert found.exit_code == 3
+    assert [(each.object, each.code) for each in found.waiting] == [("switchover d2", "RTO_MISSED")]
     assert [done_under(chain, "orders-dr", other) for other in ("died", "late", "")] == [None, None, None]
+
+
+def test_what_is_left_behind_a_switchover_that_was_done_is_told_whenever_it_is_asked_for() -> None:
+    """Running it again does not do it: at its end, and to whoever tries it once more."""
+    first = outcome(failed=REVERSE, error=Retriable("east is away"))
+    assert (first.ended()["done"], first.exit_code) == (True, 3)
+    chain = written(
+        ("d2", chains.BEGUN, {"approval": {"id": "mine"}, **first.begun()} | {"approval": {"id": "mine"}}),
+        *(("d2", chains.STEP, running.said(result)) for result in first.results),
+        ("d2", chains.ENDED, first.ended()),
+    )
+    again = done_under(chain, "orders-dr", "mine")
+    assert again is not None
+    assert again.exit_code == 3
+    (left,) = again.waiting
+    assert (left.object, left.code) == ("switchover d2, step reverse", "Retriable")
+    assert "onceover seed apply orders --from promoted:orders-dr" in left.resolve
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [(("WRITTEN_BEHIND", "5 records"), ["WRITTEN_BEHIND"]), (("STILL_THERE", "2 consumers"), [])],
+)
+def test_what_makes_it_fail_although_all_was_done_waits_for_somebody(
+    found: tuple[str, str], told: list[str]
+) -> None:
+    """A task that fails says for what."""
+    seen = replace(outcome(), findings=(found,))
+    assert [each.code for each in seen.waiting] == told
+    assert seen.exit_code == (3 if told else 0)
+    assert seen.ended()["codes"] == told
+
+
+def test_whatever_keeps_the_way_back_away_a_person_leads_it_back() -> None:
+    """What passes by itself is nothing that running a switchover again would do."""
+
+    def away(_: Sequence[str]) -> Mapping[str, Any]:
+        raise Retriable("east is away")
+
+    parts: Any = SimpleNamespace(flow="orders-dr", reverse=away, back="orders-back", lifts=False)
+    steps = PlannedSteps(parts, "d1", "d1", {}, True, cast(Any, None), cast(Any, None))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlannedSteps, "_check_promoted", lambda _: None)
+        with pytest.raises(NeedsOperator, match="east is away") as caught:
+            steps.reverse(Deadline(5.0))
+    assert "onceover seed apply orders-back --from promoted:orders-dr" in str(caught.value.resolve)
 
 
 def test_a_topic_that_was_placed_since_is_promoted_no_more() -> None:
@@ -355,8 +439,7 @@ def test_a_word_is_taken_by_the_step_that_waits_for_it(
 ) -> None:
     """Said early, it would stand for what nobody has done yet."""
     switchover = {"redirect": how, "command": ["./switch"]}
-    east, west = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}
-    flow = load_flow(write_flow(tmp_path, "orders-dr", east, west, ["orders"], switchover=switchover))
+    flow = load_flow(write_flow(tmp_path, "orders-dr", EAST, WEST, ["orders"], switchover=switchover))
     chain = written(("d1", chains.BEGUN, {}), ("d1", chains.STEP, {"step": step, "state": state}))
     if is_taken:
         _check_waits(flow, chain, "d1", "redirect")
@@ -381,3 +464,34 @@ def test_a_report_says_until_when_it_is_to_be_kept() -> None:
     about = replace(outcome().about, today=date(2028, 2, 29))
     assert about.document()["keep_until"] == "2033-03-01"
     assert replace(about, today=date(2026, 11, 25)).document()["keep_until"] == "2031-11-25"
+
+
+def test_an_unplanned_one_counts_the_look_that_it_was_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait meanwhile, whichever side of the plan it is on."""
+
+    clock = [7.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+
+    def glance() -> Mapping[str, Any]:
+        clock[0] += 4.5
+        return {**AWAY, "last_commit_ms": None}
+
+    parts: Any = SimpleNamespace(flow="orders-dr", glance=glance, reverse=None, quiet_s=0.0)
+    steps = UnplannedSteps(parts, "d1", "d1", {}, True, cast(Any, None), cast(Any, None))
+    steps.standing()
+    look = course_of(UNPLANNED, steps, goes_on=False)[0]
+    last = DrillStep("undo", "undo", 1.0, lambda _: {}, "by hand")
+    results = run_course([look], last, CourseWatch(lambda *_: None, lambda: False))
+    assert [(each.state, each.seconds) for each in results] == [("done", 4.5), ("done", 0.0)]
+
+
+def test_where_nothing_is_lost_nobody_gives_it_up(tmp_path: Path) -> None:
+    """In a planned one; in every other mode than an unplanned one the command line says so itself."""
+    wish = SwitchoverWish(PLANNED, whatever_is_lost=True)
+    flow = load_flow(write_flow(tmp_path, "orders-dr", EAST, WEST, ["orders"]))
+    nobody = cast(Any, None)
+    with (
+        pytest.raises(UsageError, match="--whatever-is-lost means nothing with --mode planned"),
+        switchover(flow, nobody, nobody, wish, nobody),
+    ):
+        pass

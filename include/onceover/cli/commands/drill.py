@@ -127,7 +127,7 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.mode == REHEARSAL:
         given = {"--approve": getattr(args, "approve", False)}
     if args.mode in (REHEARSAL, DRY_RUN):
-        given |= {"--take-over": args.take_over}
+        given |= {"--take-over": args.take_over, "--whatever-is-lost": args.whatever_is_lost}
     for option in [name for name, is_given in given.items() if is_given]:
         raise UsageError(
             f"{option} means nothing with --mode {args.mode}", resolve="leave it out, or name another mode"
@@ -148,7 +148,7 @@ def abort(args: argparse.Namespace) -> CommandResult:
 
 
 def _switch(args: argparse.Namespace) -> SwitchoverWish:
-    return SwitchoverWish(args.mode, tuple(args.topics), args.take_over)
+    return SwitchoverWish(args.mode, tuple(args.topics), args.take_over, args.whatever_is_lost)
 
 
 def _orphans(args: argparse.Namespace) -> OrphanWish:

@@ -190,6 +190,12 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         help="of a switchover: also move groups that somebody else has committed for on the target",
     )
     parser.add_argument(
+        "--whatever-is-lost",
+        action="store_true",
+        help="of an unplanned switchover: a yes holds however the source is when it is done, also where it "
+        "comes and goes",
+    )
+    parser.add_argument(
         "--topics",
         metavar="REGEX",
         action="append",

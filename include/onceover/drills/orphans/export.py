@@ -40,10 +40,10 @@ from onceover.drills.orphans.plan import (
     OrphansPlan,
     RebuildTerms,
     exit_code,
-    names_topic,
     origin_of,
     orphaned,
     plan_orphans,
+    topic_of,
 )
 from onceover.drills.orphans.positions import LonePositions, PositionReader
 from onceover.drills.orphans.promoted import unread_partition
@@ -59,7 +59,7 @@ from onceover.planning import commands
 from onceover.planning.approval import Approval
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
-from onceover.planning.plan import Refusal
+from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 from onceover.wire.batches.records import DecodedRecord
 
@@ -219,7 +219,7 @@ class OrphanExport:
 
         Raises:
             NeedsOperator: DRILL_RUNS; PLAN_CHANGED; EXPORT_DIFFERS; of a topic that stays what
-                ``TopicRebuild.delete`` says.
+                ``TopicRebuild.ready`` and ``delete`` say.
             Others as ``plan``.
         """
         plan = self.plan()
@@ -299,15 +299,20 @@ class OrphanExport:
         self, plan: OrphansPlan, rebuild: TopicRebuild, journal: Journal, kept: Collection[str]
     ) -> tuple[str, ...]:
         """Delete topics and make them again; return which."""
+        changes: dict[str, list[Change]] = {}
+        for change in plan.changes:
+            if change.what in _OF_TOPIC:
+                changes.setdefault(topic_of(change), []).append(change)
         done: list[str] = []
-        looks = orphaned(plan.survey)
-        for topic in (*plan.remade, *plan.rebuild):
-            if topic in kept:
-                continue
+        looks = {topic: looks for topic, looks in orphaned(plan.survey).items() if topic not in kept}
+        remade = ((topic, plan.shapes[topic]) for topic in plan.remade if topic not in kept)
+        ready = rebuild.ready({topic: looks[topic] for topic in plan.rebuild if topic in looks})
+        for topic, shape in chain(remade, ready):
             self._go_on(rebuild.drill)
-            shape = plan.shapes[topic] if topic in plan.remade else rebuild.delete(topic, looks[topic])
+            if topic not in plan.remade:
+                rebuild.delete(topic, looks[topic], shape)
             rebuild.create(topic, shape)
-            journal.done(*(c for c in plan.changes if c.what in _OF_TOPIC and names_topic(c, topic)))
+            journal.done(*changes[topic])
             done.append(topic)
         return tuple(done)
 
@@ -355,11 +360,11 @@ class OrphanExport:
 
         Raises:
             Fenced: DRILL_TAKEN_OVER.
-            Retriable: DRILL_ABORTED; what was exported stays.
+            NeedsOperator: DRILL_ABORTED; what was exported stays.
         """
         self._parts.drills.check(drill)
         if chains.is_asked_to_end(self._parts.drills.read(), drill):
-            raise Retriable(
+            raise NeedsOperator(
                 "somebody wants the drill to end; what was exported until now stays",
                 code=DrillCode.DRILL_ABORTED,
                 resolve="run it again when there is time for it: it goes on from there",

@@ -286,10 +286,14 @@ def plan_orphans(
     topics: list[str] = []
     standing: dict[str, ObjectState] = {}
     forgotten: list[LonePosition] = []
+    notes: dict[str, list[Refusal]] = {}
+    for note in survey.notes:
+        if note.blocks:
+            notes.setdefault(_topic_of(note.object), []).append(note)
     for topic, looks in orphaned(survey).items():
         if rebuild is None:
             break
-        problem = _kept(place, topic, looks, survey, rebuild)
+        problem = _kept(place, topic, looks, survey, notes, rebuild)
         if problem is not None:
             refused.append(problem)
             continue
@@ -376,9 +380,9 @@ def _create(place: OrphanPlace, topic: str, shape: TopicShape, reason: str) -> C
     return Change(CREATE, f"{_named(place.source, topic)}, empty", None, str(shape), reason)
 
 
-def names_topic(change: Change, topic: str) -> bool:
-    """Tell whether a topic is what a change deletes or creates, or holds what it forgets."""
-    return change.object.startswith(_named("", topic))
+def topic_of(change: Change) -> str:
+    """Return the topic that a change deletes or creates, or that holds what it forgets."""
+    return change.object.removeprefix("topic ").partition(" ")[0]
 
 
 def _named(alias: str, topic: str) -> str:
@@ -428,11 +432,11 @@ def _kept(
     topic: str,
     looks: Sequence[OrphanLook],
     survey: OrphanSurvey,
+    notes: Mapping[str, Sequence[Refusal]],
     rebuild: RebuildTerms,
 ) -> Refusal | None:
     """Return why a topic may not be deleted although its orphans are exported; None where it may."""
-    own = (note for note in survey.notes if note.blocks and _topic_of(note.object) == topic)
-    doubted = [*own, *survey.holding]
+    doubted = [*notes.get(topic, ()), *survey.holding]
     if doubted:
         return Refusal(topic, doubted[0].code, f"it stays: {doubted[0].message}", doubted[0].resolve)
     undecided = [look for look in looks if not look.is_decided]

@@ -103,18 +103,27 @@ class PositionReader:
         there = GroupAdmin(self.target).each_named(asked, _PENDING_S)
         found: dict[str, list[LonePosition]] = {topic: [] for topic in sorted({tp.topic for tp in copies})}
         for group in groups:
-            for topic, each in found.items():
-                offsets = {tp: at for tp, at in mine[group].items() if tp.topic == topic}
-                if (error := here.failed.get(group)) is not None:
+            if (error := here.failed.get(group)) is not None:
+                for topic, each in found.items():
                     each.append(_unknown(group, topic, self.source.alias, error))
-                elif offsets and (error := there.failed.get(group)) is not None:
-                    each.append(_unknown(group, topic, self.target.alias, error))
-                else:
-                    placed = there.found.get(group, _NOTHING).committed
-                    lone = [(tp.partition, at) for tp, at in offsets.items() if copies[tp] not in placed]
-                    each += [LonePosition(group, topic, tuple(sorted(lone)))] if lone else []
+                continue
+            missing = there.failed.get(group)
+            placed = there.found.get(group, _NOTHING).committed
+            for topic, offsets in _by_topic(mine[group]).items():
+                if missing is not None:
+                    found[topic].append(_unknown(group, topic, self.target.alias, missing))
+                    continue
+                lone = [(tp.partition, at) for tp, at in offsets.items() if copies[tp] not in placed]
+                found[topic] += [LonePosition(group, topic, tuple(sorted(lone)))] if lone else []
         unheard = listing.unheard if admin.lists_all() else (*listing.unheard, _hidden(self.source.alias))
         return LonePositions({topic: each for topic, each in found.items() if each}, unheard)
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for tp, offset in offsets.items():
+        found.setdefault(tp.topic, {})[tp] = offset
+    return found
 
 
 def _hidden(alias: str) -> OnceoverError:

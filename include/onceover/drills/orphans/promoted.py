@@ -6,7 +6,7 @@ not known of a partition keeps it, and takes nothing from the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -89,25 +89,25 @@ class PromotedTopics:
     wanted: Callable[[str], bool] | None = None
     handled: bool = False
 
-    def again(self, topic: str) -> tuple[OrphanLook, ...]:
-        """Return the partitions of a topic as they are now, where still nothing speaks against deleting it.
+    def again(self, topics: Collection[str]) -> tuple[OrphanLook, ...]:
+        """Return the partitions of topics as they are now, where still nothing speaks against deleting them.
 
         Without what stands in them.
 
         Raises:
-            NeedsOperator: LED_BACK, LOG_CHANGED, NOT_COPIED and others: it has to stay.
+            NeedsOperator: LED_BACK, LOG_CHANGED, NOT_COPIED and others: one of them has to stay.
             Others as ``read``.
         """
-        chosen = [e for e in self.enrolled() if e.is_promoted and e.source == topic]
+        chosen = [e for e in self.enrolled() if e.is_promoted and e.source in topics]
         judged = self.judged(chosen)
-        if not chosen:
-            raise _stays(topic, Refusal(topic, DrillCode.LED_BACK, "the flow copies it again", _PLAN_AGAIN))
+        for topic in sorted(set(topics) - {e.source for e in chosen}):
+            raise _stays(Refusal(topic, DrillCode.LED_BACK, "the flow copies it again", _PLAN_AGAIN))
         for refusal in judged.refused:
-            raise _stays(topic, refusal)
+            raise _stays(refusal)
         for look in judged.looks:
             if look.uncopied is not None:
                 text = f"{look.source} may hold what is nowhere else: {look.uncopied}"
-                raise _stays(topic, Refusal(topic, DrillCode.NOT_COPIED, text, _PLAN_AGAIN))
+                raise _stays(Refusal(look.source.topic, DrillCode.NOT_COPIED, text, _PLAN_AGAIN))
         return judged.looks
 
     def enrolled(self) -> list[Enrolment]:
@@ -426,7 +426,7 @@ def gone(source: Cluster) -> str:
     return f"it is not on {source.alias} any more"
 
 
-def _stays(topic: str, why: Refusal) -> NeedsOperator:
+def _stays(why: Refusal) -> NeedsOperator:
     return NeedsOperator(
-        f"{topic} stays: {why.message}", code=DrillCode(why.code), where=topic, resolve=why.resolve
+        f"{why.object} stays: {why.message}", code=DrillCode(why.code), where=why.object, resolve=why.resolve
     )

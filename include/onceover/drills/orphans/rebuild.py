@@ -1,14 +1,16 @@
 """Deleting a topic of the old source behind its export, and making it again: empty, and as it was.
 
 Invariant: what is deleted is the very topic that was exported, by its id, and only where everything that
-speaks for it was asked again a moment before. How it was made stands in the journal of drills before it is
-deleted: whoever is killed in between leaves to the next run what is to be made.
+speaks for it was asked again a moment before: of some topics together, as each answer tells of all of them,
+and of each topic's own log right before it is deleted. How it was made stands in the journal of drills before
+it is deleted: whoever is killed in between leaves to the next run what is to be made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 from uuid import UUID
 
@@ -40,15 +42,18 @@ from onceover.topics.own import check_ready
 
 _WATCH_S: Final = 60.0
 _GONE_S: Final = 60.0
+# Topics that are asked about together, and how long the answers are good for.
+_TOGETHER: Final = 50
+_GOOD_S: Final = 10.0
 
 
-def unmade_topics(chain: Iterable[chains.JournalEntry]) -> dict[str, TopicShape]:
+def unmade_topics(entries: Iterable[chains.JournalEntry]) -> dict[str, TopicShape]:
     """Return the topics that were about to be deleted, and of which nothing says that they were made again.
 
     Pure. They may still be there.
     """
     found: dict[str, TopicShape] = {}
-    for entry in chain:
+    for entry in entries:
         said = entry.said
         topic, step, state = said.get("topic"), said.get("step"), said.get("state")
         if entry.what != chains.STEP or not isinstance(topic, str):
@@ -114,27 +119,48 @@ class TopicRebuild:
     def _source(self) -> Cluster:
         return self.topics.source
 
-    def delete(self, topic: str, looks: Sequence[OrphanLook]) -> TopicShape:
-        """Delete a topic once nobody has written to it for a moment; return how it was made.
+    def ready(self, topics: Mapping[str, Sequence[OrphanLook]]) -> Iterator[tuple[str, TopicShape]]:
+        """Yield the topics that may be deleted now, one after the other, each with how it is made.
 
         Raises:
-            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, EXPORT_DIFFERS,
-                GROUPS_LEFT: it stays.
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, GROUPS_LEFT: one
+                of those that are asked about together has to stay, and none of them was yielded yet.
         """
-        source, ends = self._source, partitions_of(looks)
-        watch = SourceWatch(source, [topic], self.caller.pause)
-        _unchanged(watch, ends)
+        left = list(topics)
+        while left:
+            shapes = self._asked({topic: topics[topic] for topic in left[:_TOGETHER]})
+            good = Deadline(_GOOD_S)
+            for topic, shape in shapes.items():
+                yield topic, shape
+                left.remove(topic)
+                if good.passed:
+                    break
+
+    def _asked(self, topics: Mapping[str, Sequence[OrphanLook]]) -> dict[str, TopicShape]:
+        """Return how topics are made that nobody has written to for a moment, and that may be deleted."""
+        source, looks = self._source, list(chain.from_iterable(topics.values()))
+        _unchanged(SourceWatch(source, list(topics), self.caller.pause), partitions_of(looks))
         self.caller.pause(self.quiet_s)
-        shape = self._shape(topic, looks)
-        self._check_export(topic, shape)
-        spec = TopicSpec(topic, shape.partitions, shape.replication_factor, shape.config)
-        for error in Admin(source).try_create([spec], validate_only=True).values():
+        made = shapes_of(source, topics)
+        shapes = {topic: self._shape(made.get(topic), topic, looks) for topic, looks in topics.items()}
+        self._check_export(shapes)
+        for error in Admin(source).try_create(_specs(shapes), validate_only=True).values():
             # Who may not make it again does not delete it.
             if error.code != KafkaCode.TOPIC_EXISTS:
                 raise error
+        self._check_again(looks)
+        return shapes
+
+    def delete(self, topic: str, looks: Sequence[OrphanLook], shape: TopicShape) -> None:
+        """Delete a topic that is ready for it.
+
+        Raises:
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, EXPORT_DIFFERS: it stays.
+        """
+        source, ends = self._source, partitions_of(looks)
+        watch = SourceWatch(source, [topic], self.caller.pause)
         offsets = sum(look.end - look.start for look in looks)
         said = {"step": DELETE, "topic": topic, "offsets": offsets}
-        self._check_again(topic, looks)
         self.drills.append(self.drill, chains.STEP, {**said, **shape.document(), "state": "running"})
         try:
             _unchanged(watch, ends)
@@ -146,7 +172,6 @@ class TopicRebuild:
         self._await_gone(topic, shape.topic_id)
         self.drills.append(self.drill, chains.STEP, {**said, "state": "done"})
         self.caller.tell(f"{topic} on {source.alias} is deleted")
-        return shape
 
     def create(self, topic: str, shape: TopicShape) -> None:
         """Make a topic that was deleted, as it was, with nothing in it.
@@ -155,15 +180,13 @@ class TopicRebuild:
             NeedsOperator: LOG_CHANGED, somebody else has made it; or the source does not take it so.
         """
         source = self._source
-        spec = TopicSpec(topic, shape.partitions, shape.replication_factor, shape.config)
-        for error in Admin(source).try_create([spec]).values():
+        for error in Admin(source).try_create(_specs({topic: shape})).values():
             raise _another(topic, source.alias) if error.code == KafkaCode.TOPIC_EXISTS else error
         source.retry(lambda: check_ready(source, [topic]))
         self.drills.append(self.drill, chains.STEP, {"step": CREATE, "topic": topic, "state": "done"})
         self.caller.tell(f"{topic} on {source.alias} is made again, empty: {shape}")
 
-    def _shape(self, topic: str, looks: Sequence[OrphanLook]) -> TopicShape:
-        shape = shapes_of(self._source, [topic]).get(topic)
+    def _shape(self, shape: TopicShape | None, topic: str, looks: Sequence[OrphanLook]) -> TopicShape:
         if shape is None or (shape.topic_id, shape.partitions) != (looks[0].topic_id, len(looks)):
             raise NeedsOperator(
                 f"{topic} on {self._source.alias} is another one than was exported",
@@ -175,9 +198,11 @@ class TopicRebuild:
             )
         return shape
 
-    def _check_export(self, topic: str, shape: TopicShape) -> None:
+    def _check_export(self, shapes: Mapping[str, TopicShape]) -> None:
         factor = self.export.factor()
-        if factor is None or factor < shape.replication_factor:
+        for topic, shape in shapes.items():
+            if factor is not None and factor >= shape.replication_factor:
+                continue
             place = self.export.place.topic
             refusal = unfit(place, factor or 0, topic, shape.replication_factor)
             raise NeedsOperator(
@@ -202,26 +227,30 @@ class TopicRebuild:
             resolve="find out who did that; then run it again: what was never copied is exported again",
         )
 
-    def _check_again(self, topic: str, looks: Sequence[OrphanLook]) -> None:
+    def _check_again(self, looks: Sequence[OrphanLook]) -> None:
         """Ask everything again that was asked when it was planned: that may have been days ago."""
-        now = {look.source: (look.topic_id, look.cut) for look in self.topics.again(topic)}
-        if now != {look.source: (look.topic_id, look.cut) for look in looks}:
+        then = {look.source: (look.topic_id, look.cut) for look in looks}
+        topics = {tp.topic for tp in then}
+        now = {look.source: (look.topic_id, look.cut) for look in self.topics.again(topics)}
+        for topic in sorted({tp.topic for tp in then.keys() | now.keys() if then.get(tp) != now.get(tp)}):
             raise NeedsOperator(
                 f"{topic} stays: what of it was copied is not what it was a moment ago",
                 code=DrillCode.LOG_CHANGED,
                 where=topic,
                 resolve="find out who moves the flow's progress, or has made the topic anew; then plan again",
             )
-        self._check_positions(topic, looks)
+        self._check_positions(looks)
 
-    def _check_positions(self, topic: str, looks: Sequence[OrphanLook]) -> None:
-        """Return where no group has a position in the topic alone that nobody was shown."""
+    def _check_positions(self, looks: Sequence[OrphanLook]) -> None:
+        """Return where no group has a position in the topics alone that nobody was shown."""
         survey = self.plan.survey
         now = self.positions.read({look.source: survey.copy_of(look.source) for look in looks})
         for error in now.unheard:
             raise error
-        others = [each for each in now.found.get(topic, ()) if each not in self.plan.forgotten]
-        if others:
+        for topic, lone in now.found.items():
+            others = [each for each in lone if each not in self.plan.forgotten]
+            if not others:
+                continue
             refusal = lone_refusal(self.plan.flow, topic, others)
             raise NeedsOperator(
                 f"{topic}: {refusal.message}", code=refusal.code, where=topic, resolve=refusal.resolve
@@ -236,6 +265,13 @@ class TopicRebuild:
             if str(info.topic_id) != topic_id:
                 raise _another(topic, source.alias)
             backoff.pause(deadline, NotNow(f"{topic} is being deleted", where=source.alias))
+
+
+def _specs(shapes: Mapping[str, TopicShape]) -> list[TopicSpec]:
+    return [
+        TopicSpec(topic, shape.partitions, shape.replication_factor, shape.config)
+        for topic, shape in shapes.items()
+    ]
 
 
 def _another(topic: str, alias: str) -> NeedsOperator:

@@ -71,6 +71,7 @@ class SwitchoverParts:
         redirect: brings clients to the target, as far as we have a part in it.
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
+        back: that flow's name.
         led_back: copies that the flow the other way has taken in already.
         exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
@@ -95,6 +96,7 @@ class SwitchoverParts:
     redirect: Callable[[Sequence[str], Deadline], Mapping[str, Any]]
     clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
+    back: str | None
     led_back: Callable[[], Collection[str]]
     exactly_once: bool
     handled: bool
@@ -124,6 +126,8 @@ class SwitchSteps:
     notes: DrillNotes
     probe: Probe
     findings: list[tuple[str, str]] = field(default_factory=list)
+    # Seconds for which *look* has looked by now, where that is a part of the plan.
+    looked_s: float = 0.0
     _leader: Leader | None = None
     _was_running: bool = False
     _began_promoting: bool = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from onceover.drills.course import DrillStep, PlannedStep
 from onceover.drills.switching.common import SwitchSteps
 from onceover.drills.switching.modes import PLANNED, UNPLANNED
 
+LOOK: Final = "look"
 PROMOTE: Final = "promote"
 REVERSE: Final = "reverse"
 # From the point of no return on, both do the same.
@@ -27,7 +29,7 @@ _GIVEN: Final = (
     ),
 )
 _COURSE: Final = (
-    PlannedStep("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
+    PlannedStep(LOOK, "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
     PlannedStep("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
     PlannedStep("fence", "keep writers off the source's topics", 900, "stop the producers"),
     PlannedStep("settle", "see that nobody writes any more", 60, "kafka-get-offsets.sh, twice"),
@@ -47,7 +49,7 @@ _COURSE: Final = (
     PlannedStep("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
 )
 _UNPLANNED: Final = (
-    PlannedStep("look", "look at what is known to be missing", 20, "onceover status {flow}"),
+    PlannedStep(LOOK, "look at what is known to be missing", 20, "onceover status {flow}"),
     PlannedStep("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
     PlannedStep(
         "settle",
@@ -67,7 +69,7 @@ UNPLANNED_NAMES: Final = tuple(step.name for step in _UNPLANNED)
 # While these run clients wait for us; what *redirect* takes is their own.
 UNAVAILABLE: Final = {
     PLANNED: ("settle", "drain", "commits", "place", "compare", "stop", PROMOTE),
-    UNPLANNED: ("look", "stop", "settle", "place", PROMOTE),
+    UNPLANNED: (LOOK, "stop", "settle", "place", PROMOTE),
 }
 
 
@@ -79,8 +81,9 @@ def course_of(mode: str, steps: SwitchSteps, *, goes_on: bool) -> tuple[DrillSte
     """
     flow, course = steps.parts.flow, _COURSES[mode]
     behind = [step.name for step in course].index(PROMOTE) + 1
-    return tuple(
+    bound = [
         step.bound(steps, flow, steps.parts.quiet_s if step.name == "settle" else 0.0)
         for step in (course[behind:] if goes_on else course)
         if step.name != REVERSE or steps.parts.reverse
-    )
+    ]
+    return tuple(replace(step, spent_s=steps.looked_s) if step.name == LOOK else step for step in bound)

@@ -11,8 +11,11 @@ from typing import Any
 
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
+from onceover.drills.course import StepState
 from onceover.drills.outcome import PASSED
+from onceover.drills.switching.course import REVERSE
 from onceover.errors import NeedsOperator
+from onceover.planning import commands
 from onceover.planning.plan import Refusal
 from onceover.shown import lined
 
@@ -25,6 +28,7 @@ class EarlierSwitchover:
         flow: its name.
         drill: its id; ``verdict`` and ``rto_s`` likewise.
         began_ms: when it began.
+        left: what has failed, or makes it FAIL although all was done.
     """
 
     flow: str
@@ -32,6 +36,7 @@ class EarlierSwitchover:
     verdict: str
     rto_s: float | None
     began_ms: int
+    left: tuple[Refusal, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -40,8 +45,8 @@ class EarlierSwitchover:
 
     @property
     def waiting(self) -> Sequence[Refusal]:
-        """Nothing: all of it was done."""
-        return []
+        """What has failed: trying it again does not do it."""
+        return self.left
 
     @property
     def counts(self) -> Mapping[str, Any]:
@@ -55,7 +60,8 @@ class EarlierSwitchover:
     def describe(self) -> str:
         """Return it as text."""
         done = f"switchover {self.drill} was done under this very approval: {self.verdict}"
-        return lined([f"{done}; nothing was done now"])
+        left = [f"  left: {each.object}: {each.message}; {each.resolve}" for each in self.left]
+        return lined([f"{done}; nothing was done now", *left])
 
 
 def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> EarlierSwitchover | None:
@@ -63,7 +69,7 @@ def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> Earli
     begun = {
         entry.drill: entry
         for entry in chain
-        if entry.what == chains.BEGUN and _approval_of(entry) == approval
+        if entry.what == chains.BEGUN and chains.approval_of(entry) == approval
     }
     for entry in chain:
         if entry.what == chains.ENDED and entry.drill in begun and entry.said.get("done") is True:
@@ -74,10 +80,29 @@ def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> Earli
                 str(entry.said.get("result")),
                 rto_s if isinstance(rto_s, int | float) else None,
                 begun[entry.drill].at_ms,
+                _left(chain, flow, begun[entry.drill], entry),
             )
     return None
 
 
-def _approval_of(entry: JournalEntry) -> object:
-    said = entry.said.get("approval")
-    return said.get("id") if isinstance(said, Mapping) else None
+def _left(
+    chain: Sequence[JournalEntry], flow: str, begun: JournalEntry, ended: JournalEntry
+) -> tuple[Refusal, ...]:
+    """Return what stands in the way of PASS: steps that have failed, else what was found."""
+    steps = {e.said.get("step"): e.said for e in chains.of_drill(chain, begun.drill) if e.what == chains.STEP}
+    back, switchover = begun.said.get("reverse"), f"switchover {begun.drill}"
+    look = f"{commands.command('drill', 'status', flow)} and its report say more"
+    lead = f"{commands.seed_apply(str(back), f'promoted:{flow}')} has flow {back} go on behind the promotion"
+    failed = [
+        Refusal(
+            f"{switchover}, step {step}",
+            str(said.get("code")),
+            "it has failed, and everything else was done",
+            lead if step == REVERSE and back is not None else look,
+        )
+        for step, said in steps.items()
+        if said.get("state") == StepState.FAILED
+    ]
+    codes = ended.said.get("codes")
+    found = [code for code in codes if isinstance(code, str)] if isinstance(codes, list) else []
+    return tuple(failed) or tuple(Refusal(switchover, code, "all of it was done", look) for code in found)

@@ -25,6 +25,7 @@ class SwitchoverPlan(Plan):
         mode: ``planned`` or ``unplanned``.
         goes_on: id of the drill that has promoted them already; this one does what is behind that.
         standing: of an unplanned one, how source and flow are; None elsewhere, and behind a promotion.
+        reverse: the flow that copies back from then on, where there is one.
     """
 
     mode: str
@@ -32,6 +33,7 @@ class SwitchoverPlan(Plan):
     steps: tuple[DrillStep, ...]
     goes_on: str | None = None
     standing: SourceStanding | None = None
+    reverse: str | None = None
 
     @property
     def items(self) -> Sequence[Item]:
@@ -87,6 +89,8 @@ def changes_of(
     redirect: str,
     reverse: str | None,
     standing: SourceStanding | None = None,
+    *,
+    whatever: bool = False,
 ) -> tuple[Change, ...]:
     """Return what is changed for good.
 
@@ -95,22 +99,28 @@ def changes_of(
         fence: what keeps writers off, None where nobody does; ``redirect`` what brings clients over;
             ``reverse`` the flow that copies back from then on.
         standing: how source and flow are, where nothing is waited for.
+        whatever: anything may be lost, however they are when it is done.
     """
+    missing = {} if standing is None else standing.missing
     topics = [
         Change(
             "promote",
             each.target,
             "a copy",
             "written to by clients",
-            f"{each.source} on {source} no longer",
-            *(() if standing is None else ("skip", standing.missing.get(each.source))),
+            f"{each.source} on {source} no longer{_known(missing.get(each.source)) if whatever else ''}",
+            *(() if standing is None else ("skip", None if whatever else missing.get(each.source))),
         )
         for each in enrolled
     ]
     return (
         *([] if fence is None else [Change("fence", f"writers on {source}", "free", "kept off", fence)]),
-        *([] if standing is None else standing.given_up()),
+        *([] if standing is None else standing.given_up(whatever=whatever)),
         *topics,
         Change("redirect", "clients", source, target, redirect),
         *([] if reverse is None else [Change("start", reverse, None, "behind the promotion", "copies back")]),
     )
+
+
+def _known(missing: int | None) -> str:
+    return "" if missing is None else f"; {missing} offsets are known to be there alone"

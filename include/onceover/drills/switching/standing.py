@@ -57,8 +57,14 @@ class SourceStanding:
         """Whether all of them do: a planned switchover is possible."""
         return 0 < self.partitions == self.answering
 
-    def given_up(self) -> list[Change]:
-        """Return what is there, and not waited for."""
+    def given_up(self, *, whatever: bool = False) -> list[Change]:
+        """Return what is there, and not waited for; ``whatever``: also what is there at another look only."""
+        if whatever:
+            return [
+                Change("give up", f"source {self.source}", "whatever it tells", None, "and whenever"),
+                Change("give up", f"flow {self.flow}", "running or not", None, "what it would copy yet"),
+                Change("give up", "what follows wherever the copy was stopped", "by then", None, "all of it"),
+            ]
         given = []
         if self.answers:
             lossless = "it answers: a planned switchover would lose nothing"

@@ -16,7 +16,7 @@ from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
-from onceover.drills.switching import commits
+from onceover.drills.switching import commits, placed
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
 from onceover.drills.switching.fences import shut
@@ -203,6 +203,9 @@ class PlannedSteps(SwitchSteps):
                 code=DrillCode.COMMITS_LATE,
                 resolve="stop that consumer on the source, then run it again",
             )
+        # Who goes on behind a process that is killed from here on has it from nowhere else.
+        for said in placed.noted(now):
+            self.notes.write(chains.PLACED, said)
         return {"generation": layout.generation, "was_running": asked}
 
     # ---- behind the point of no return
@@ -232,7 +235,23 @@ class PlannedSteps(SwitchSteps):
         }
 
     def reverse(self, deadline: Deadline) -> Mapping[str, Any]:
-        """Have the flow the other way go on exactly behind the promotion."""
+        """Have the flow the other way go on exactly behind the promotion.
+
+        Raises:
+            NeedsOperator: it does not; never that running it again may help: by then all else is done.
+        """
+        try:
+            return self._lead_back(deadline)
+        except Retriable as error:
+            lead = commands.seed_apply(str(self.parts.back), f"promoted:{self.parts.flow}")
+            raise NeedsOperator(
+                error.message,
+                code=error.code,
+                where=error.where,
+                resolve=f"{lead}, once that has passed: nothing else is left",
+            ) from error
+
+    def _lead_back(self, deadline: Deadline) -> Mapping[str, Any]:
         self._check_promoted()
         if self.parts.reverse is None:
             return {}
@@ -329,19 +348,23 @@ class PlannedSteps(SwitchSteps):
 
     def _name_moved(self) -> None:
         """Say where consumers have committed on the source behind what was put in place on the target."""
-        if self.by != self.drill:
-            # Another process has put them in place, and knows where.
+        before = placed.read(self.notes.read(), self.by)
+        if before is None:
+            text = f"positions on the source: drill {self.by} has not written down where they were"
+            self.findings.append((DrillCode.NOT_COMPARED, text))
             return
         try:
             now, _ = self._groups.positions()
         except OnceoverError as error:
             self.findings.append((DrillCode.NOT_COMPARED, f"positions on the source: {error.message}"))
             return
-        if moved_on := _others(self._positions, now):
-            group, tp = moved_on[0]
-            text = (
-                f"{len(moved_on)} positions moved on the source behind the cut, group {group} at {tp} first"
-            )
+        moved_on, gone = placed.compared(before, now)
+        if gone:
+            text = f"positions on the source: {gone} groups that were put in place are gone there"
+            self.findings.append((DrillCode.NOT_COMPARED, text))
+        if moved_on:
+            text = f"{len(moved_on)} groups moved on the source behind the cut"
+            text += f", {', '.join(moved_on[:_NAMED])}"
             self.findings.append((DrillCode.COMMITS_LATE, f"{text}: what was read there is read again"))
 
     def _left(self, state: FlowState) -> dict[TopicPartition, int]:

@@ -16,19 +16,19 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import REVERSE, UNAVAILABLE, course_of
+from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
 from onceover.drills.switching.modes import PLANNED
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.unplanned import UnplannedSteps
-from onceover.errors import UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
+from onceover.planning.plan import Refusal
 from onceover.state.records.enrolment import Enrolment
 
-_LOOK: Final = "look"
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
 _BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)
 
@@ -62,12 +62,34 @@ class SwitchoverOutcome(DrillOutcome):
     def ended(self) -> dict[str, Any]:
         """Return what the journal holds of its end; what *reverse* could not do is done by ``seed``."""
         others = [r for r in self.results if r.name != REVERSE]
-        return {**super().ended(), "done": all(r.state is StepState.DONE for r in others)}
+        done = all(r.state is StepState.DONE for r in others)
+        return {**super().ended(), "done": done, "codes": [code for code, _ in self._broken]}
+
+    @property
+    def _broken(self) -> list[tuple[str, str]]:
+        """The findings that keep it from PASS."""
+        return [found for found in self.findings if found[0] in (*_BREAKS, DrillCode.RTO_MISSED)]
+
+    @property
+    def exit_code(self) -> int:
+        """As of any drill, and never 5 where it was done: running it again does not do what is left."""
+        code = super().exit_code
+        again = code != Retriable.exit_code or not self.ended()["done"]
+        return code if again else NeedsOperator.exit_code
+
+    @property
+    def waiting(self) -> Sequence[Refusal]:
+        """What failed; where nothing has, what makes it FAIL all the same."""
+        resolve = "see the report; all of it is done, and running it again changes nothing"
+        return super().waiting or [
+            Refusal(f"switchover {self.drill}", code, text, resolve) for code, text in self._broken
+        ]
 
     def begun(self) -> dict[str, Any]:
         """Return what the journal holds of its beginning."""
         goes_on = {} if self.plan.goes_on is None else {"goes_on": self.plan.goes_on}
-        return {**super().begun(), **goes_on, "approval": dict(self.approval)}
+        back = {} if self.plan.reverse is None else {"reverse": self.plan.reverse}
+        return {**super().begun(), **goes_on, **back, "approval": dict(self.approval)}
 
     def document(self) -> dict[str, Any]:
         """Return the report."""
@@ -78,7 +100,7 @@ class SwitchoverOutcome(DrillOutcome):
     @property
     def _detect_s(self) -> float | None:
         """Seconds for which nothing had been copied when an unplanned one began, None elsewhere."""
-        evidence = next((r.evidence for r in self.results if r.name == _LOOK), {})
+        evidence = next((r.evidence for r in self.results if r.name == LOOK), {})
         last_ms = evidence.get("last_commit_ms") if self.mode != PLANNED else None
         return None if last_ms is None else round(max(0, self.began_ms - last_ms) / 1000, 3)
 
@@ -111,6 +133,7 @@ class SwitchoverRequest:
         topics: tells whether a source topic is wanted; None for all of the flow.
         fence: what keeps writers off; ``redirect`` what brings clients over; ``reverse`` the flow back.
         mode: ``planned`` or ``unplanned``.
+        whatever_is_lost: a yes to an unplanned one holds however source and flow are when it is done.
     """
 
     mode: str
@@ -118,6 +141,7 @@ class SwitchoverRequest:
     fence: str
     redirect: str
     reverse: str | None
+    whatever_is_lost: bool = False
 
 
 class Switchover:
@@ -221,8 +245,9 @@ class Switchover:
             BoundNotes(self._journal, drill),
             Probe(parts.flow, target, self._factor, lambda: self._journal.check(drill)),
         )
-        course = course_of(request.mode, steps, goes_on=unfinished is not None)
         standing = None if unfinished else steps.standing()
+        course = course_of(request.mode, steps, goes_on=unfinished is not None)
+        reverse = request.reverse if request.mode == PLANNED else None
         plan = SwitchoverPlan(
             operation="switchover",
             flow=parts.flow,
@@ -234,13 +259,15 @@ class Switchover:
                 target.alias,
                 request.fence if request.mode == PLANNED and not unfinished else None,
                 request.redirect,
-                request.reverse if request.mode == PLANNED else None,
+                reverse,
                 standing,
+                whatever=request.whatever_is_lost,
             ),
             topics=tuple(sorted(enrolled)),
             steps=course,
             goes_on=unfinished[0] if unfinished else None,
             standing=standing,
+            reverse=reverse,
         )
         ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids

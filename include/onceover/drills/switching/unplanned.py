@@ -5,6 +5,7 @@ Invariant: nothing waits for the source beyond its patience; what it does not te
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -40,7 +41,9 @@ class UnplannedSteps(SwitchSteps):
     @property
     def _glanced(self) -> Mapping[str, Any]:
         if self._seen is None:
+            began_s = time.monotonic()
             self._seen = self.parts.glance()
+            self.looked_s = time.monotonic() - began_s
         return self._seen
 
     def look(self, _: Deadline) -> Mapping[str, Any]:

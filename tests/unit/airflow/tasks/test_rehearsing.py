@@ -24,8 +24,6 @@ def outcome(exit_code: int, code: str) -> RehearsalOutcome:
     [
         (5, "Retriable", JobInterrupted),
         (3, "CANARY_LOST", TaskFailed),
-        # Somebody has ended it by hand: begun again by itself, it would be there again a minute later.
-        (5, "DRILL_ABORTED", TaskFailed),
     ],
 )
 def test_only_a_cluster_that_is_away_is_tried_again(

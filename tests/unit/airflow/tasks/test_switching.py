@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.standing import SourceStanding
 from onceover.state.records.enrolment import Enrolment
-from onceover_airflow.tasks.switching import DRILL
+from onceover_airflow.errors import TaskFailed
+from onceover_airflow.tasks import switching
+from onceover_airflow.tasks.switching import DRILL, drill_params
 
 ORDERS = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
 
@@ -44,3 +50,32 @@ def test_a_person_is_shown_what_is_lost_and_what_is_given_up(
     for part in parts:
         assert part in text, (part, text)
     assert ("would lose nothing" in text) == answers
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"topics": "orders"}, "topics"),
+        ({"take_over": True, "whatever_is_lost": True}, "take_over, whatever_is_lost"),
+        ({}, ""),
+    ],
+)
+def test_a_look_does_not_leave_out_what_was_filled_in(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], named: str
+) -> None:
+    """Who names topics would take what it says for theirs alone."""
+    params = {name: param.value for name, param in drill_params().items()} | {"flow": "orders-dr"} | given
+    monkeypatch.setattr(switching, "get_current_context", lambda: {"params": params})
+
+    @contextmanager
+    def looked(_: str) -> Iterator[None]:
+        raise AirflowSkipException("it looks")
+        yield
+
+    monkeypatch.setattr(switching, "flow_at_hand", looked)
+    if not named:
+        with pytest.raises(AirflowSkipException, match="it looks"):
+            DRILL.plan("orders-dr")
+        return
+    with pytest.raises(TaskFailed, match=f"{named}: not for the mode dry-run"):
+        DRILL.plan("orders-dr")

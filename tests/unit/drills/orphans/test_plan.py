@@ -16,9 +16,9 @@ from onceover.drills.orphans.plan import (
     OrphanPlace,
     OrphansPlan,
     RebuildTerms,
-    names_topic,
     origin_of,
     plan_orphans,
+    topic_of,
 )
 from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
@@ -175,7 +175,7 @@ def test_what_is_given_up_is_approved_as_it_was_shown() -> None:
     assert (plan.rebuild, plan.exit_code, plan.refused) == (("a", "b"), 0, ())
     (forget,) = [change for change in plan.changes if change.what == "forget"]
     assert (forget.object, forget.from_, forget.risk) == ("topic a on east, group old", "0 at 7", "skip")
-    assert names_topic(forget, "a")
+    assert topic_of(forget) == "a"
     Approval.of(plan.items).check(lone_plan().items, "here")
     for other in (lone_plan(gone._replace(at=((0, 9),)), forgets="old"), lone_plan(gone, forgets="old")):
         approved = Approval.of((lone_plan() if other.forgotten == plan.forgotten else plan).items)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ A0, A1, B0 = (TopicPartition(topic, number) for topic, number in (("a", 0), ("a"
 EAST_A0 = TopicPartition("east.a", 0)
 COPIES = {A0: EAST_A0, A1: TopicPartition("east.a", 1)}
 _GROUP_AUTHORIZATION_FAILED = 30
+_MAX_CPU_S = 2.5
 
 
 def topic(partitions: int) -> FakeTopic:
@@ -79,3 +81,16 @@ def test_who_may_not_list_every_group_knows_none_of_the_others(
 ) -> None:
     (error,) = read(monkeypatch, source, target, all_listed=False).unheard
     assert "DESCRIBE on the cluster east" in (error.resolve or "")
+
+
+def test_a_group_in_ten_thousand_topics_is_walked_through_once(
+    monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster
+) -> None:
+    """Not once for each topic; then it would take a hundred million looks at a position."""
+    tps = [TopicPartition(f"t{number}", 0) for number in range(10_000)]
+    source.groups["many"] = at(*((tp, 7) for tp in tps))
+    monkeypatch.setattr(groupcalls, "lists_all_groups", lambda _: True)
+    begun = time.process_time()
+    found = PositionReader(source, target).read({tp: tp for tp in tps})
+    assert time.process_time() - begun < _MAX_CPU_S
+    assert found.found["t9999"] == [LonePosition("many", "t9999", ((0, 7),))]
