@@ -61,9 +61,7 @@ class EarlierSwitchover:
 def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> EarlierSwitchover | None:
     """Return the switchover that was done to its end under an approval; None where there is none."""
     begun = {
-        entry.drill: entry
-        for entry in chain
-        if entry.what == chains.BEGUN and _approval_of(entry) == approval
+        entry.drill: entry for entry in chain if entry.what == chains.BEGUN and approval_of(entry) == approval
     }
     for entry in chain:
         if entry.what == chains.ENDED and entry.drill in begun and entry.said.get("done") is True:
@@ -78,6 +76,7 @@ def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> Earli
     return None
 
 
-def _approval_of(entry: JournalEntry) -> object:
+def approval_of(entry: JournalEntry) -> object:
+    """Return the id of the approval under which a switchover was begun; None where there is none."""
     said = entry.said.get("approval")
     return said.get("id") if isinstance(said, Mapping) else None
