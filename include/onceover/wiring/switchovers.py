@@ -33,11 +33,12 @@ from onceover.drills.switching.fences import (
     LiftedFences,
     left_behind,
 )
-from onceover.drills.switching.modes import PLANNED, UNPLANNED
+from onceover.drills.switching.modes import PLANNED
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
     SwitchoverRequest,
+    goes_on_with,
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
@@ -231,13 +232,11 @@ def _check_return(
     flow: Flow, chain: Sequence[JournalEntry], unfinished: tuple[str, list[Enrolment]] | None
 ) -> None:
     if unfinished is not None:
-        begun = [e for e in chains.of_drill(chain, unfinished[0]) if e.what == chains.BEGUN]
-        mode = UNPLANNED if begun and begun[0].said.get("mode") == UNPLANNED else PLANNED
         raise NeedsOperator(
             f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
             code=DrillCode.PAST_RETURN,
             where=f"flow {flow.flow}",
-            resolve=f"{commands.command('drill', 'run', flow.flow, '--mode', mode)} goes on with it",
+            resolve=f"{goes_on_with(flow.flow, chain, unfinished[0])} goes on with it",
         )
 
 
