@@ -105,6 +105,8 @@ def abort(
     journal.begin(drill, {"mode": "abort", **({} if withdrawn is None else {chains.WITHDRAWS: withdrawn})})
     with journal.heartbeat(drill):
         try:
+            # Others may have begun and ended meanwhile, and promoted these: then it has to stand.
+            fenced = set(fenced) & set(fence.topics())
             removed = removal.remove(Deadline(_REMOVE_S), lambda: journal.check(drill))
             if fenced:
                 fence.lift(drill, fenced, Deadline(_REMOVE_S))

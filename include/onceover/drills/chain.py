@@ -31,6 +31,8 @@ CONFIRMED: Final = "confirmed"
 # Of a planned one: where the groups stood when everything was carried over.
 PLACED: Final = "placed"
 # Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
+# How one has ended that was planned for something that was not so any more when it began: nothing was done.
+REFUSED: Final = "refused"
 WITHDRAWS: Final = "withdraws"
 
 
@@ -186,9 +188,11 @@ def open_approval(chain: Sequence[JournalEntry]) -> str | None:
     begun = [entry for entry in chain if entry.what == BEGUN and approval_of(entry) is not None]
     if not begun or is_withdrawn(chain, approval_of(begun[-1]) or ""):
         return None
-    drill = begun[-1].drill
-    ended = [entry.said for entry in chain if entry.what == ENDED and entry.drill == drill]
-    return None if any(s.get("done") is True or s.get("result") == "PASS" for s in ended) else drill
+    approval = approval_of(begun[-1])
+    under = {entry.drill for entry in begun if approval_of(entry) == approval}
+    ended = [entry.said for entry in chain if entry.what == ENDED and entry.drill in under]
+    done = any(s.get("done") is True or s.get("result") == "PASS" for s in ended)
+    return None if done else begun[-1].drill
 
 
 def fenced(chain: Iterable[JournalEntry]) -> dict[str, set[tuple[str, str]]]:

@@ -31,9 +31,10 @@ class DrillHistory:
 
     @property
     def drills(self) -> list[dict[str, Any]]:
-        """The drills, the newest first; those that only took something away are none."""
+        """The drills, the newest first; those that only took something away, or did nothing, are none."""
         begun = [e for e in self.chain if e.what == chains.BEGUN and e.said.get("mode") != "abort"]
-        return [self._drill(entry) for entry in reversed(begun)]
+        drills = [self._drill(entry) for entry in reversed(begun)]
+        return [each for each in drills if each["result"] != chains.REFUSED]
 
     def _drill(self, begun: JournalEntry) -> dict[str, Any]:
         entries = chains.of_drill(self.chain, begun.drill)

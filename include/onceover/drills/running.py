@@ -17,8 +17,9 @@ from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import DrillOutcome
-from onceover.errors import Fenced, OnceoverError, UsageError, unusable_path
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, UsageError, unusable_path
 from onceover.kafka.ports import Cluster
+from onceover.planning.codes import PlanningCode
 from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
@@ -47,6 +48,7 @@ class DrillRunner:
         found: Callable[[], Sequence[Finding]],
         close: Callable[[], None],
         caller: Caller,
+        again: Callable[[], None],
     ) -> Ended:
         """Run the steps of a drill; the last one whatever happens to the others.
 
@@ -54,9 +56,12 @@ class DrillRunner:
             outcome: as it is before the first step.
             found: the findings until now.
             close: lets go of what the steps hold, called in any case.
+            again: asks again, now that no other drill can begin, whether what was planned is still so; raises
+                where it is not.
 
         Raises:
-            NeedsOperator: DRILL_RUNS, another drill of the flow is running; nothing was done.
+            NeedsOperator: DRILL_RUNS, another drill of the flow is running; nothing was done. What ``again``
+                raises: likewise.
             Fenced: DRILL_TAKEN_OVER.
             What a step meets is told in the outcome.
         """
@@ -65,12 +70,15 @@ class DrillRunner:
             self.journal.begin(drill, outcome.begun())
             opened.enter_context(self.journal.heartbeat(drill))
             opened.callback(close)
+            result = chains.REFUSED
             try:
+                again()
+                result = "interrupted"
                 results = self._course(outcome, course, found, caller)
             except BaseException:
                 # What has interrupted it says more than that the journal cannot be reached.
                 with suppress(OnceoverError):
-                    self.journal.append(drill, chains.ENDED, {"result": "interrupted"})
+                    self.journal.append(drill, chains.ENDED, {"result": result})
                 raise
             outcome = replace(outcome, results=results, ended_ms=now_ms())
             outcome = replace(outcome, findings=_findings(found(), outcome))
@@ -141,6 +149,16 @@ def started(target: Cluster, flow: str) -> tuple[FlowState, Layout]:
             resolve=f"`onceover replicate {flow}`",
         )
     return state, state.layout
+
+
+def changed(flow: str, what: str) -> NeedsOperator:
+    """Return what is wrong where a drill has begun, and what it was planned for is not so any more. Pure."""
+    return NeedsOperator(
+        f"nothing was done: since it was planned {what}",
+        code=PlanningCode.PLAN_CHANGED,
+        where=f"flow {flow}",
+        resolve=f"`onceover drill status {flow}` tells of other drills; plan again, and decide about that",
+    )
 
 
 def known(about: DrillAbout, clusters: tuple[str, str], journal: DrillJournal, flow: str) -> DrillAbout:

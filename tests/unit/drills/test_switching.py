@@ -37,6 +37,7 @@ from onceover.wiring.switchovers import SwitchoverWish, _check_waits, switchover
 from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 
+COPY, ANEW = str(UUID(int=2)), str(UUID(int=3))
 PLANNED, UNPLANNED = "planned", "unplanned"
 EAST, WEST = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}
 
@@ -196,11 +197,12 @@ def entry(
     }
 
 
-def asked(told: dict[str, Any], *, whatever: bool = False) -> SwitchoverPlan:
-    """Return the plan of an unplanned switchover of topic a."""
-    standing = SourceStanding.of(told, {"a"})
-    changes = changes_of([enrolment("a")], "east", "west", None, "ann", None, standing, whatever=whatever)
-    return replace(plan("a", UNPLANNED), changes=changes, standing=standing)
+def asked(told: dict[str, Any], *, whatever: bool = False, copy: str | None = COPY) -> SwitchoverPlan:
+    """Return the plan of an unplanned switchover of topic a, whose copy's topic has that id."""
+    enrolled, standing = [enrolment("a")], SourceStanding.of(told, {"a"}, {"a": copy})
+    changes = changes_of(enrolled, "east", "west", None, "ann", None, standing, whatever=whatever)
+    states = standing.states(enrolled)
+    return replace(plan("a", UNPLANNED), changes=changes, standing=standing, states=states)
 
 
 AWAY = entry(("a", None, None))
@@ -212,6 +214,7 @@ AWAY = entry(("a", None, None))
         (AWAY, entry(("a", 0, None)), "source east"),
         (AWAY, entry(("a", None, None), runs=True), "flow orders-dr"),
         (AWAY, entry(("a", None, "SOURCE_DIVERGED")), "a:0"),
+        (entry(("a", 3, "SOURCE_DIVERGED")), entry(("a", 3, "TARGET_DIVERGED")), "TARGET_DIVERGED, not"),
         (entry(("a", 3, None)), AWAY, "an unknown number"),
         (entry(("a", 3, None)), entry(("a", 3, None), open_offsets=20_000), "20003 offsets, not 3"),
         (AWAY, AWAY, ""),
@@ -230,6 +233,33 @@ def test_what_was_not_given_up_and_more_that_is_lost_is_another_question(
         return
     with pytest.raises(NeedsOperator, match="something else") as refused:
         approved.check(asked(now).items, "here")
+    assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("whatever", [False, True])
+@pytest.mark.parametrize(
+    ("shown", "now", "part"),
+    [
+        (COPY, ANEW, "copy a"),
+        (COPY, None, "copy a"),
+        (ANEW, None, "topic None, not"),
+        (None, ANEW, f"topic {ANEW}, not"),
+        (ANEW, ANEW, ""),
+    ],
+)
+def test_another_copy_than_was_shown_is_another_question(
+    shown: str | None, now: str | None, part: str, *, whatever: bool
+) -> None:
+    """Whatever the source tells, which a person may have given up: the copy is what clients get."""
+    yes = asked(AWAY, whatever=whatever, copy=shown)
+    assert ("give up copy a" in yes.describe()) == (shown != COPY)
+    approved = Approval.from_json(Approval.of(yes.items).to_json())
+    changed = asked(AWAY, whatever=whatever, copy=now)
+    if not part:
+        approved.check(changed.items, "here")
+        return
+    with pytest.raises(NeedsOperator, match="something else") as refused:
+        approved.check(changed.items, "here")
     assert part in str(refused.value)
 
 
@@ -270,6 +300,7 @@ def test_what_is_given_up_is_shown() -> None:
         "runs": True,
         "missing": {"a": 3},
         "stopped": {"a:0": "SOURCE_DIVERGED"},
+        "copies": {"a": COPY},
     }
     assert "may skip" in asked(AWAY).describe()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -20,6 +21,7 @@ from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
 from tests.unit.drills.test_switching import enrolment, entry
 
+COPIES = {topic: SimpleNamespace(topic_id=UUID(int=2)) for topic in ("a", "b")}
 AWAY = Retriable("no broker of east answers")
 
 
@@ -37,7 +39,7 @@ class Steps(UnplannedSteps):
         return dict(self.enrolled)
 
 
-def steps(notes: Notes | None = None, **parts: Any) -> Steps:
+def steps(notes: Notes | None = None, copies: Any = None, **parts: Any) -> Steps:
     heard: list[tuple[str, Sequence[str]]] = []
 
     def redirect(topics: Sequence[str], _: Deadline) -> Mapping[str, Any]:
@@ -47,7 +49,9 @@ def steps(notes: Notes | None = None, **parts: Any) -> Steps:
     usual = {
         "flow": "orders-dr",
         "source": SimpleNamespace(alias="east"),
-        "target": SimpleNamespace(alias="west"),
+        "target": SimpleNamespace(
+            alias="west", retry=lambda call: call(), topics=copies or (lambda _: COPIES)
+        ),
         "welcome": lambda _: {},
         "denied": lambda _: (),
         "redirect": redirect,

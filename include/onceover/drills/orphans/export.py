@@ -51,7 +51,7 @@ from onceover.drills.orphans.rebuild import TopicRebuild, shapes_of, unmade_topi
 from onceover.drills.orphans.survey import STALL_S, OrphanReader
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.records import records_between
-from onceover.drills.running import new_drill
+from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -233,18 +233,36 @@ class OrphanExport:
             journal.planned(plan)
             drills.begin(drill, self._begun(plan, approved))
             with drills.heartbeat(drill):
+                result = chains.REFUSED
                 try:
+                    self._check_again(plan)
+                    result = "FAIL"
                     done = self._done(plan, drill, journal, caller)
                 except BaseException as error:
                     # What has gone wrong says more than that a journal cannot be reached.
                     with suppress(OnceoverError):
-                        drills.append(drill, chains.ENDED, {"result": "FAIL"})
+                        drills.append(drill, chains.ENDED, {"result": result})
                     if isinstance(error, OnceoverError):
                         journal.failed(error)
                     raise
                 result = "PASS" if done.exit_code == 0 else "PARTLY"
                 drills.append(drill, chains.ENDED, {"result": result})
         return done
+
+    def _check_again(self, plan: OrphansPlan) -> None:
+        """Ask again, with the journal ours, what was planned while others could still begin.
+
+        Raises:
+            NeedsOperator: PLAN_CHANGED.
+        """
+        then = {look.source: (look.topic_id, look.cut) for look in plan.survey.looks}
+        now = self._parts.reader.topics.cuts({tp.topic for tp in then})
+        others = {tp.topic for tp, at in then.items() if now.get(tp) != at}
+        unmade = unmade_topics(self._parts.drills.read())
+        others |= {topic for topic in plan.remade if unmade.get(topic) != plan.shapes[topic]}
+        if others:
+            named = ", ".join(sorted(others)[:_NAMED])
+            raise changed(plan.flow, f"{named} ({len(others)} topics) were led back, or made again or anew")
 
     def _file_again(self) -> OrphanFile | None:
         """Write the file where it is missing, of what the topic holds; return it where it was."""

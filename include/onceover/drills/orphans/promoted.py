@@ -110,6 +110,15 @@ class PromotedTopics:
                 raise _stays(Refusal(look.source.topic, DrillCode.NOT_COPIED, text, _PLAN_AGAIN))
         return judged.looks
 
+    def cuts(self, topics: Collection[str]) -> dict[TopicPartition, tuple[str, int]]:
+        """Return id and cut of the partitions of topics that still hold what was never copied.
+
+        Raises:
+            As ``again``, but for what speaks against deleting one alone.
+        """
+        chosen = [e for e in self.enrolled() if e.is_promoted and e.source in topics]
+        return {look.source: (look.topic_id, look.cut) for look in self.judged(chosen).looks}
+
     def enrolled(self) -> list[Enrolment]:
         state, layout = started(self.target, self.flow)
         seen = self.source.retry(self.source.cluster_id)

@@ -18,7 +18,7 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import course_of
 from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
-from onceover.drills.running import DrillRunner, known, new_drill, started
+from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster
 from onceover.planning.approval import Approval
@@ -101,7 +101,20 @@ class Rehearsal:
             known(self._about, ids, self._journal, parts.flow),
         )
         runner = DrillRunner(self._journal, self._report)
-        return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)
+        return runner.run(
+            outcome, course, lambda: steps.findings, steps.close, caller, lambda: self._check_again(plan)
+        )
+
+    def _check_again(self, plan: RehearsalPlan) -> None:
+        """Ask again, with the journal ours, whether the flow still copies what was chosen.
+
+        Raises:
+            NeedsOperator: PLAN_CHANGED.
+        """
+        state, _ = started(self._parts.target, plan.flow)
+        active = {each.source for each in state.enrolled.values() if each.active}
+        if others := sorted(set(plan.topics) - active):
+            raise changed(plan.flow, f"the flow has left topics, or promoted them: {', '.join(others[:3])}")
 
     def _planned(self, drill: str) -> tuple[RehearsalPlan, RehearsalSteps, tuple[DrillStep, ...]]:
         parts = self._parts

@@ -33,6 +33,7 @@ from onceover.stops.requests import request_stop
 _STOP_S: Final = 20.0
 # Of positions, in a report.
 TOLD: Final = 20
+_NAMED: Final = 3
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,9 @@ class SwitchSteps:
         if self._leader is None or self._leader.layout is None:
             raise NeedsOperator("the flow is not fenced", code=DrillCode.NOT_DRAINED)
         now = LeftAt(self._leader.layout.generation, now_ms())
-        live = list(self._live().values())
+        # Who would write these records from here on takes the leader's id, and so ends our transaction.
+        live = self._still_planned()
+        self._check_topics(live)
         ends, cuts = self._copy_ends(live), self._cuts(live)
         # Last: nothing that waits for a broker may lie between this look and the transaction.
         self.notes.check()
@@ -238,6 +241,53 @@ class SwitchSteps:
                 raise
             self.findings.append((DrillCode.FLOW_STOPPED, f"{error.message}; it was fenced"))
             return True
+
+    def _still_planned(self) -> list[Enrolment]:
+        """Return the topics' records as they are now: still copied, and moved by nobody since the plan.
+
+        Raises:
+            NeedsOperator: SCOPE_CHANGED; promoted again, a copy would be led back from another offset.
+        """
+        live = self._live()
+        others = [t for t in self._topics if t not in live or not live[t].is_still(self.enrolled[t])]
+        if others:
+            raise NeedsOperator(
+                f"the flow's topics are others than were planned: {', '.join(others[:_NAMED])}",
+                code=DrillCode.SCOPE_CHANGED,
+                expected=f"{len(self.enrolled)} topics that are copied, and not promoted",
+                seen=f"{len(others)} others: promoted meanwhile, left, or placed by hand",
+                resolve="plan again",
+            )
+        return [live[topic] for topic in self._topics]
+
+    def _check_topics(self, live: Sequence[Enrolment]) -> None:
+        """Tell, right before they are promoted, whether these are still the topics that are meant.
+
+        Raises:
+            NeedsOperator: LOG_CHANGED.
+        """
+        raise NotImplementedError
+
+    def _copy_ids(self) -> dict[str, str | None]:
+        """Return the id of each copy's topic now, by source topic; None where there is none."""
+        copies, target = self._copies, self.parts.target
+        infos = target.retry(lambda: target.topics(copies)) if copies else {}
+        return {
+            topic: str(infos[each.target].topic_id) if each.target in infos else None
+            for topic, each in self.enrolled.items()
+        }
+
+    def _name_anew(self, promoted: Mapping[str, str | None]) -> None:
+        """Say which copies are other topics by now than were promoted: clients have lost those.
+
+        Args:
+            promoted: ids of their topics, by source topic.
+        """
+        now = self._copy_ids()
+        others = sorted(self.enrolled[t].target for t, known in promoted.items() if now[t] != known)
+        if others:
+            text = f"{len(others)} copies were deleted on {self.parts.target.alias}, or made anew, behind "
+            self.findings.append((DrillCode.LOG_CHANGED, f"{text}the cut: {', '.join(others[:_NAMED])}"))
 
     def _copy_ends(self, live: Sequence[Enrolment]) -> dict[str, dict[int, int]]:
         """Return where each copy ends, now that nobody writes to it: the way back begins there."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.drills.course import DrillStep
 from onceover.drills.switching.course import PROMOTE
 from onceover.drills.switching.standing import SourceStanding
-from onceover.planning.approval import Item, items_of
+from onceover.planning.approval import Item, ObjectState, items_of
 from onceover.planning.plan import Change, Plan
 from onceover.shown import lined
 from onceover.state.records.enrolment import Enrolment
@@ -27,6 +27,7 @@ class SwitchoverPlan(Plan):
         mode: ``planned`` or ``unplanned``.
         goes_on: id of the drill that has promoted them already; this one does what is behind that.
         standing: of an unplanned one, how source and flow are; None elsewhere, and behind a promotion.
+        states: how what is changed stands, where another state of it is another question.
         reverse: the flow that copies back from then on, where there is one.
     """
 
@@ -35,6 +36,7 @@ class SwitchoverPlan(Plan):
     steps: tuple[DrillStep, ...]
     goes_on: str | None = None
     standing: SourceStanding | None = None
+    states: Mapping[str, ObjectState] = field(default_factory=dict)
     reverse: str | None = None
 
     @property
@@ -42,9 +44,10 @@ class SwitchoverPlan(Plan):
         """What a person approves: each topic whose copy is given to clients, and whatever is given up.
 
         What was given up and need not be any more is fewer, and right. What was not, as it was not there to
-        be given up, was not shown: a source that answers by now, a flow that copies again.
+        be given up, was not shown: a source that answers by now, a flow that copies again. Nor was what is
+        another one by now: a copy that was made anew, a partition that was stopped for another reason.
         """
-        return items_of(self.changes, exact=True)
+        return items_of(self.changes, self.states, exact=True)
 
     @property
     def own_items(self) -> Sequence[Item]:
@@ -132,6 +135,7 @@ def changes_of(
     return (
         *([] if fence is None else [Change("fence", f"writers on {source}", "free", "kept off", fence)]),
         *([] if standing is None else standing.given_up(whatever=whatever)),
+        *([] if standing is None else standing.lost_copies(enrolled)),
         *topics,
         Change("redirect", "clients", source, target, redirect),
         *([] if reverse is None else [Change("start", reverse, None, "behind the promotion", "copies back")]),

@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from onceover.drills.dryrun import TopicLoss, losses_of
+from onceover.planning.approval import ObjectState
 from onceover.planning.plan import Change
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.runstate import RunState
 
 _LIVES: Final = (RunState.STARTING, RunState.RUNNING)
@@ -27,6 +29,7 @@ class SourceStanding:
         missing: offsets that are on the source alone, by source topic, with those behind open transactions;
             None where that is not known.
         stopped: partitions at which the copy was stopped, with the code.
+        copies: id of each copy's topic, None where it is gone, by source topic.
     """
 
     flow: str
@@ -36,9 +39,12 @@ class SourceStanding:
     runs: bool
     missing: Mapping[str, int | None]
     stopped: Mapping[str, str]
+    copies: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, entry: Mapping[str, Any], topics: Collection[str]) -> SourceStanding:
+    def of(
+        cls, entry: Mapping[str, Any], topics: Collection[str], copies: Mapping[str, str | None]
+    ) -> SourceStanding:
         """Read an entry of ``status``."""
         mine = [p for p in entry["partitions"] if p["topic"] in topics]
         losses = {loss.topic: loss for loss in losses_of(mine)}
@@ -50,6 +56,7 @@ class SourceStanding:
             entry["run"]["state"] in _LIVES,
             {topic: _missing(losses.get(topic)) for topic in sorted({p["topic"] for p in mine})},
             {f"{p['topic']}:{p['partition']}": p["stop"]["code"] for p in mine if p["stop"]},
+            copies,
         )
 
     @property
@@ -74,13 +81,28 @@ class SourceStanding:
             given.append(Change("give up", f"flow {self.flow}", "it runs", None, more))
         for partition, code in sorted(self.stopped.items()):
             text = "nothing behind that was copied"
-            given.append(Change("give up", f"what follows in {partition}", f"stopped: {code}", None, text))
+            given.append(Change("give up", _follows(partition), f"stopped: {code}", None, text))
         return given
+
+    def lost_copies(self, enrolled: Collection[Enrolment]) -> list[Change]:
+        """Return the copies that are other topics than the flow has copied into, whatever is there."""
+        text = "what the flow has copied went with the topic that it copied into"
+        return [
+            Change("give up", f"copy {each.target}", "deleted" if now is None else "made anew", None, text)
+            for each in enrolled
+            if (now := self.copies.get(each.source)) != str(each.target_id)
+        ]
+
+    def states(self, enrolled: Collection[Enrolment]) -> dict[str, ObjectState]:
+        """Return how what is changed stands, by ``Change.object``: at another one it is another question."""
+        stops = {_follows(partition): ObjectState(code) for partition, code in self.stopped.items()}
+        topics = {each.target: ObjectState(f"topic {self.copies.get(each.source)}") for each in enrolled}
+        return {**topics, **stops}
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
         told = {**asdict(self), "answers": self.answers}
-        shown = "answers", "partitions", "answering", "runs", "missing", "stopped"
+        shown = "answers", "partitions", "answering", "runs", "missing", "stopped", "copies"
         return {key: told[key] for key in shown}
 
     def __str__(self) -> str:
@@ -94,6 +116,10 @@ class SourceStanding:
         else:
             source = "does not answer: nobody is asked for what is on it alone"
         return f"{self.source} {source}; flow {self.flow} {'runs' if self.runs else 'does not run'}"
+
+
+def _follows(partition: str) -> str:
+    return f"what follows in {partition}"
 
 
 def _missing(loss: TopicLoss | None) -> int | None:

@@ -7,7 +7,7 @@ one transaction, and whether it was committed is read from the target, never rem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from onceover.planning import commands
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.read import FlowState
+from onceover.state.records.enrolment import Enrolment
 from onceover.stops.record import stopped_in
 
 _NAMED: Final = 3
@@ -216,15 +217,8 @@ class PlannedSteps(SwitchSteps):
         evidence = self.probe.run(self.drill, deadline)
         led_back = self.parts.led_back()
         live = [e for e in self._live().values() if e.target not in led_back]
-        cut = copied_to(self.parts.target, self.parts.flow, live)
-        watch = SourceWatch(self.parts.source, [e.source for e in live], self.parts.pause)
-        written = watch.written(cut, watch.ends(), deadline) if live else {}
-        if written:
-            text = (
-                f"{sum(written.values())} records were written on {self.parts.source.alias} behind the cut, "
-                f"and are there alone: {_first(written)}"
-            )
-            self.findings.append((DrillCode.WRITTEN_BEHIND, text))
+        written = self._written_behind(live, deadline) if live else {}
+        self._name_anew({e.source: str(e.target_id) for e in live})
         self._name_moved()
         there, here = self._clients()
         return {
@@ -233,6 +227,37 @@ class PlannedSteps(SwitchSteps):
             "clients_on_the_target": there,
             "clients_on_the_source": here,
         }
+
+    def _written_behind(self, live: Sequence[Enrolment], deadline: Deadline) -> dict[TopicPartition, int]:
+        """Return, and name, what stands on the source behind the cut: all of a topic that was made anew."""
+        source = self.parts.source
+        infos = source.retry(lambda: source.topics([e.source for e in live]))
+        lost = {e.source for e in live if e.source not in infos or infos[e.source].topic_id != e.source_id}
+        cut = copied_to(self.parts.target, self.parts.flow, live)
+        # Not from progress alone, which goes with a copy that is deleted.
+        cut |= {
+            tp: e.promoted.cuts[tp.partition]
+            for e in live
+            if e.promoted is not None
+            for tp in e.sources()
+            if tp.partition in e.promoted.cuts
+        }
+        watch = SourceWatch(source, [e.source for e in live if e.source in infos], self.parts.pause)
+        known = {tp: at for tp, at in cut.items() if tp.topic not in lost}
+        written = watch.written(known, watch.ends(), deadline)
+        if written:
+            text = (
+                f"{sum(written.values())} records were written on {source.alias} behind the cut, "
+                f"and are there alone: {_first(written)}"
+            )
+            self.findings.append((DrillCode.WRITTEN_BEHIND, text))
+        if lost:
+            text = (
+                f"{', '.join(sorted(lost)[:_NAMED])} ({len(lost)} topics): deleted on {source.alias}, or "
+                "made anew, behind the cut; what was written there before that is not known"
+            )
+            self.findings.append((DrillCode.NOT_COMPARED, text))
+        return written
 
     def reverse(self, deadline: Deadline) -> Mapping[str, Any]:
         """Have the flow the other way go on exactly behind the promotion.
@@ -295,17 +320,21 @@ class PlannedSteps(SwitchSteps):
     def _groups(self) -> SourceGroups:
         return SourceGroups(self.parts.source, self.parts.selects, self._topics, self.parts.pause)
 
+    def _check_topics(self, live: Sequence[Enrolment]) -> None:
+        self._check_same(live)
+
     def _check_logs(self, state: FlowState) -> None:
         """Tell whether both sides' topics are still those that are copied.
 
         Raises:
             NeedsOperator: LOG_CHANGED.
         """
-        live = self._live(state)
-        here = self.parts.source.retry(lambda: self.parts.source.topics(sorted(live)))
-        copies = sorted(e.target for e in live.values())
-        there = self.parts.target.retry(lambda: self.parts.target.topics(copies))
-        for each in live.values():
+        self._check_same(list(self._live(state).values()))
+
+    def _check_same(self, live: Sequence[Enrolment]) -> None:
+        here = self.parts.source.retry(lambda: self.parts.source.topics([e.source for e in live]))
+        there = self.parts.target.retry(lambda: self.parts.target.topics([e.target for e in live]))
+        for each in live:
             known = (here, each.source, each.source_id), (there, each.target, each.target_id)
             if any(name not in topics or topics[name].topic_id != ours for topics, name, ours in known):
                 raise NeedsOperator(

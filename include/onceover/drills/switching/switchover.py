@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.clock import now_ms
@@ -14,13 +14,14 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
-from onceover.drills.running import DrillRunner, known, new_drill, started
+from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
 from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
 from onceover.drills.switching.modes import PLANNED, UNPLANNED
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of, gone_on
 from onceover.drills.switching.probe import Probe
+from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import NeedsOperator, Retriable, UsageError
@@ -32,7 +33,7 @@ from onceover.state.records.enrolment import Enrolment
 
 _NAMED: Final = 3
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
-_BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)
+_BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE, DrillCode.LOG_CHANGED)
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,45 @@ class Switchover:
             approval=self._approval(approved),
         )
         runner = DrillRunner(self._journal, self._report)
-        return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)
+        try:
+            return runner.run(
+                outcome,
+                course,
+                lambda: steps.findings,
+                steps.close,
+                caller,
+                lambda: self._check_again(plan, steps, approved),
+            )
+        except NeedsOperator:
+            # Another try under this very approval may have done it since it was planned.
+            earlier = self._done_under(approved)
+            if earlier is None:
+                raise
+            return earlier
+
+    def _check_again(self, plan: SwitchoverPlan, steps: SwitchSteps, approved: Approval) -> None:
+        """Ask again, with the journal ours, what was planned while others could still begin.
+
+        Raises:
+            NeedsOperator: PLAN_CHANGED.
+        """
+        state, _ = started(steps.parts.target, plan.flow)
+        unfinished = unfinished_of(self._journal.read(), state.enrolled.values())
+        now = {each.source: each for each in state.enrolled.values()}
+        others = [
+            topic
+            for topic, before in sorted(steps.enrolled.items())
+            if topic not in now or not now[topic].is_still(before)
+        ]
+        if others:
+            named = ", ".join(others[:_NAMED])
+            raise changed(plan.flow, f"another one has moved, or promoted, {len(others)} topics: {named}")
+        if (None if unfinished is None else unfinished[0]) != plan.goes_on:
+            raise changed(plan.flow, "another switchover has passed the point of no return, or has finished")
+        if plan.standing is not None:
+            standing = steps.standing()
+            again = replace(plan, **self._asked(steps, list(steps.enrolled.values()), standing))
+            approved.check(again.items, plan.title)
 
     def _is_own(self, plan: SwitchoverPlan, approved: Approval) -> bool:
         """Tell whether what is gone on with was begun under this very approval."""
@@ -256,33 +295,42 @@ class Switchover:
         )
         standing = None if unfinished else steps.standing()
         course = course_of(request.mode, steps, goes_on=unfinished is not None)
-        reverse = request.reverse if request.mode == PLANNED else None
         plan = SwitchoverPlan(
             operation="switchover",
             flow=parts.flow,
             mode=request.mode,
-            changes=(
-                *(gone_on(chosen, unfinished[0]) if unfinished else ()),
-                *changes_of(
-                    # What was promoted already is in nobody's hands any more.
-                    [] if unfinished else list(chosen),
-                    parts.source.alias,
-                    target.alias,
-                    request.fence if request.mode == PLANNED and not unfinished else None,
-                    request.redirect,
-                    reverse,
-                    standing,
-                    whatever=request.whatever_is_lost,
-                ),
-            ),
             topics=tuple(sorted(enrolled)),
             steps=course,
             goes_on=unfinished[0] if unfinished else None,
-            standing=standing,
-            reverse=reverse,
+            reverse=request.reverse if request.mode == PLANNED else None,
+            # What was promoted already is in nobody's hands any more.
+            **self._asked(steps, [] if unfinished else list(chosen), standing),
         )
+        if unfinished is not None:
+            plan = replace(plan, changes=(*gone_on(chosen, unfinished[0]), *plan.changes))
         ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids
+
+    def _asked(
+        self, steps: SwitchSteps, enrolled: Sequence[Enrolment], standing: SourceStanding | None
+    ) -> dict[str, Any]:
+        """Return what of a plan a person is asked for."""
+        request, parts = self._request, steps.parts
+        is_planned = request.mode == PLANNED
+        return {
+            "changes": changes_of(
+                enrolled,
+                parts.source.alias,
+                parts.target.alias,
+                request.fence if is_planned and enrolled else None,
+                request.redirect,
+                request.reverse if is_planned else None,
+                standing,
+                whatever=request.whatever_is_lost,
+            ),
+            "standing": standing,
+            "states": {} if standing is None else standing.states(enrolled),
+        }
 
     def _check_wanted(
         self, flow: str, chain: Sequence[JournalEntry], drill: str, unfinished: Collection[Enrolment]

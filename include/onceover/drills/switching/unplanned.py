@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
@@ -16,16 +16,19 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.dryrun import losses_of
 from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.drills.switching.standing import SourceStanding
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.operation import Caller
+from onceover.state.records.enrolment import Enrolment
 
 _NAMED: Final = 3
 # A marker of what was fenced is written within a fraction of it.
 _SETTLES_S: Final = 8.0
+# For so long nobody is asked again; a person who says yes takes longer.
+_GOOD_S: Final = 5.0
 
 
 @dataclass
@@ -33,22 +36,31 @@ class UnplannedSteps(SwitchSteps):
     """The actions of an unplanned one, in their order. Not thread-safe."""
 
     _seen: Mapping[str, Any] | None = None
+    _good: Deadline = field(default_factory=lambda: Deadline(0.0))
+    _stood: SourceStanding | None = None
 
     def standing(self) -> SourceStanding:
-        """Return how source and flow are, looked at once: what is approved is what *look* tells."""
-        return SourceStanding.of(self._glanced, self.enrolled)
+        """Return how source and flow are: what is approved is what *look* tells.
 
-    @property
-    def _glanced(self) -> Mapping[str, Any]:
-        if self._seen is None:
+        A look at the source, which may take seconds that clients wait for, is good for some more.
+        """
+        if self._seen is None or self._good.passed:
             began_s = time.monotonic()
             self._seen = self.parts.glance()
             self.looked_s = time.monotonic() - began_s
-        return self._seen
+            self._good = Deadline(_GOOD_S)
+        self._stood = SourceStanding.of(self._seen, self.enrolled, self._copy_ids())
+        return self._stood
+
+    @property
+    def _shown(self) -> tuple[Mapping[str, Any], SourceStanding]:
+        """What the newest look has told, and how source and flow were then."""
+        standing = self._stood or self.standing()
+        return self._seen or {}, standing
 
     def look(self, _: Deadline) -> Mapping[str, Any]:
         """Ask what is on the source alone, as far as anybody can tell now."""
-        found = self._glanced
+        found, standing = self._shown
         mine = [p for p in found["partitions"] if p["topic"] in self.enrolled]
         losses = losses_of(mine)
         unknown = [p for p in mine if p["lag_offsets"] is None]
@@ -66,13 +78,13 @@ class UnplannedSteps(SwitchSteps):
             "partitions_unknown": len(unknown),
             "positions": {f"{p['topic']}:{p['partition']}": p["position"] for p in mine},
             "last_commit_ms": found["last_commit_ms"],
-            "source_answers": self.standing().answers,
-            "partitions_answering": self.standing().answering,
+            "source_answers": standing.answers,
+            "partitions_answering": standing.answering,
         }
 
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place once more where the source tells where they are."""
-        if not self.standing().answering:
+        if not self._shown[1].answering:
             return self._as_they_stand("the source does not answer")
         try:
             with self.parts.groups() as sync:
@@ -138,7 +150,22 @@ class UnplannedSteps(SwitchSteps):
         text = f"when the source is back: {see} tells what it holds alone, and which transactions were torn"
         self.findings.append((DrillCode.LOOK_BACK, text))
         self._name_left_fence()
+        # Who goes on behind another one has not seen which these were.
+        self._name_anew({} if self._stood is None else self._stood.copies)
         return {**evidence, "clients_on_the_target": there}
+
+    def _check_topics(self, live: Sequence[Enrolment]) -> None:
+        shown, now = self._shown[1].copies, self._copy_ids()
+        others = sorted(each.target for each in live if now[each.source] != shown[each.source])
+        if others:
+            raise NeedsOperator(
+                f"{others[0]} on {self.parts.target.alias} is another topic than was looked at",
+                code=DrillCode.LOG_CHANGED,
+                where=others[0],
+                expected="the topics that were shown when somebody said yes",
+                seen=f"{len(others)} that were deleted, or made anew, since",
+                resolve="find out who did that; then plan again",
+            )
 
     def undo(self, _: Deadline) -> Mapping[str, Any]:
         """Let go of the flow; nothing was made that has to be taken away."""

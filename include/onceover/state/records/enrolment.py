@@ -214,6 +214,20 @@ class Enrolment:
         """Tell whether clients write to its copy, as far as this flow knows."""
         return self.promoted is not None and self.waits_to_be_placed
 
+    def is_still(self, before: Enrolment) -> bool:
+        """Tell whether the topic is copied as it was, with progress that nobody but its lanes has moved.
+
+        More partitions make it no other copy.
+        """
+        same = (self.source, self.target, self.source_id, self.target_id, self.active, self.promoted)
+        then = (before.source, before.target, before.source_id, before.target_id, before.active)
+        by_hand = ("start", "since", "changed", "former", "placed")
+        return same == (*then, before.promoted) and all(
+            getattr(self, of).get(number) == getattr(before, of).get(number)
+            for of in by_hand
+            for number in before.start
+        )
+
     def as_promoted(
         self, drill: str, now: LeftAt, ends: Mapping[int, int], cuts: Mapping[int, int]
     ) -> Enrolment:
