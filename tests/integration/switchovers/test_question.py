@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 
+from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.load import load_flow
+from onceover.drills.journal import DrillJournal
 from onceover.drills.switching.switchover import Switchover, SwitchoverOutcome
 from onceover.errors import NeedsOperator, UsageError
+from onceover.kafka.cluster import LiveCluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
+from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Promoted
 from onceover.wiring import switchovers
 from onceover.wiring.flows import opened
 from onceover.wiring.status import read_status
@@ -88,11 +93,93 @@ def test_a_task_that_is_tried_again_behind_its_end_tells_of_it(replica: Orphaned
         first = operation.apply(NOBODY, approved)
     with unplanned(replica) as operation:
         again = operation.apply(NOBODY, approved)
-        assert (again.exit_code, again.waiting) == (DONE, [])
+        assert (again.exit_code, list(again.waiting)) == (DONE, [])
         assert dict(again.counts) == dict(first.counts)
         assert first.drill in again.describe()
         with pytest.raises(UsageError, match="copies none of the topics"):
             operation.apply(NOBODY, Approval.of([]))
+
+
+def promoted(replica: Orphaned) -> dict[str, Promoted]:
+    with LiveCluster(ClientConfig("target", replica.target_client)) as cluster:
+        state = read_flow_state(cluster, replica.name)
+    return {e.source: e.promoted for e in state.enrolled.values() if e.promoted and e.is_promoted}
+
+
+def begun_behind(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """Let something happen between the plan of the next drill and its beginning."""
+    begin = DrillJournal.begin
+
+    def late(journal: DrillJournal, drill: str, said: Mapping[str, Any]) -> None:
+        monkeypatch.setattr(DrillJournal, "begin", begin)
+        meanwhile()
+        begin(journal, drill, said)
+
+    monkeypatch.setattr(DrillJournal, "begin", late)
+
+
+@pytest.mark.parametrize("yes", ["the same", pytest.param("another", marks=pytest.mark.soak)])
+def test_one_that_began_behind_another_one_promotes_nothing_again(
+    replica: Orphaned, monkeypatch: pytest.MonkeyPatch, yes: str
+) -> None:
+    """Planned before it, and begun behind it: the way back begins where the first one has promoted."""
+    topic = copied(replica)
+    with unplanned(replica) as operation, unplanned(replica) as first:
+        approved = Approval.of(operation.plan().items)
+        done: list[Any] = []
+
+        def meanwhile() -> None:
+            done.append(first.apply(NOBODY, approved))
+            replica.target.plain(topic, 0, replica.target.records(5))
+
+        begun_behind(monkeypatch, meanwhile)
+        if yes == "the same":
+            assert dict(operation.apply(NOBODY, approved).counts) == dict(done[0].counts)
+        else:
+            with pytest.raises(NeedsOperator, match="since it was planned") as refused:
+                operation.apply(NOBODY, Approval.of(operation.plan().items))
+            assert refused.value.code == "PLAN_CHANGED"
+    at = promoted(replica)[topic]
+    assert (at.drill, dict(at.ends)) == (done[0].drill, {0: 11})
+
+
+@pytest.mark.soak
+def test_one_that_was_planned_before_clients_had_gone_back_promotes_nothing(
+    replica: Orphaned, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes when clients are on the source again, and the flow copies it again."""
+    topic = copied(replica)
+
+    def meanwhile() -> None:
+        replica.switch_over(capsys)
+        origin = f"promoted:{replica.fail_back(capsys, topic).path}"
+        seeded = replica.command(capsys, "seed", "apply", replica.name, "--from", origin, "--replace")
+        assert seeded[0] == DONE, seeded
+        replica.source.plain(topic, 0, replica.source.records(3))
+        replica.copy()
+
+    with unplanned(replica) as operation:
+        begun_behind(monkeypatch, meanwhile)
+        with pytest.raises(NeedsOperator, match="since it was planned"):
+            operation.apply(NOBODY, Approval.of(operation.plan().items))
+    assert not promoted(replica)
+
+
+def test_a_copy_that_was_made_anew_is_not_the_one_that_was_shown(replica: Orphaned) -> None:
+    """Its stop was shown for another reason, which hides that the copy is gone."""
+    topic = copied(replica)
+    delete_topics(replica.source_client, [topic])
+    replica.source.create_topic(topic, 1, {})
+    with unplanned(replica) as operation:
+        approved = Approval.of(operation.plan().items)
+    delete_topics(replica.target_client, [topic])
+    replica.target.create_topic(topic, 1, {})
+    with unplanned(replica) as operation:
+        with pytest.raises(NeedsOperator) as refused:
+            operation.apply(NOBODY, approved)
+        assert "made anew" in operation.plan().describe()
+    assert (refused.value.code, f"copy {topic}" in str(refused.value)) == ("PLAN_CHANGED", True)
+    assert not promoted(replica)
 
 
 def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: Orphaned) -> None:

@@ -516,7 +516,7 @@ def test_an_unplanned_one_counts_the_look_that_it_was_planned_with(monkeypatch: 
         clock[0] += 4.5
         return {**AWAY, "last_commit_ms": None}
 
-    parts: Any = SimpleNamespace(flow="orders-dr", glance=glance, reverse=None, quiet_s=0.0)
+    parts: Any = SimpleNamespace(flow="orders-dr", glance=glance, reverse=None, quiet_s=0.0, target=None)
     steps = UnplannedSteps(parts, "d1", "d1", {}, True, cast(Any, None), cast(Any, None))
     steps.standing()
     look = course_of(UNPLANNED, steps, goes_on=False)[0]

@@ -39,7 +39,7 @@ class Steps(UnplannedSteps):
         return dict(self.enrolled)
 
 
-def steps(notes: Notes | None = None, copies: Any = None, **parts: Any) -> Steps:
+def steps(notes: Notes | None = None, copies: Callable[[], Any] = lambda: COPIES, **parts: Any) -> Steps:
     heard: list[tuple[str, Sequence[str]]] = []
 
     def redirect(topics: Sequence[str], _: Deadline) -> Mapping[str, Any]:
@@ -49,9 +49,7 @@ def steps(notes: Notes | None = None, copies: Any = None, **parts: Any) -> Steps
     usual = {
         "flow": "orders-dr",
         "source": SimpleNamespace(alias="east"),
-        "target": SimpleNamespace(
-            alias="west", retry=lambda call: call(), topics=copies or (lambda _: COPIES)
-        ),
+        "target": SimpleNamespace(alias="west", retry=lambda call: call(), topics=lambda _: copies()),
         "welcome": lambda _: {},
         "denied": lambda _: (),
         "redirect": redirect,
