@@ -69,3 +69,17 @@ def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too() -> 
         steps.undo(Deadline(5.0))
     assert given_up == [{"acls": {("a", "User:*")}}]
     assert "1 ACLs are deleted" in dict(steps.findings)["STILL_FENCED"]
+
+
+def test_who_cannot_let_writers_in_is_told_how_to_go_on_without_the_source() -> None:
+    """It has died behind the promotion, and may be gone for good."""
+
+    def gone(*_: object) -> Any:
+        raise Retriable("no broker of east answers")
+
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    parts = SimpleNamespace(flow="orders-dr", welcome=gone, **sides)
+    steps = Steps(cast(Any, parts), "d1", "d1", {"a": enrolment("a", "d1")}, True, Notes(), cast(Any, None))
+    with pytest.raises(Retriable, match="no broker of east answers") as caught:
+        steps.redirect(Deadline(5.0))
+    assert "`onceover drill run orders-dr --mode unplanned` goes on without it" in str(caught.value.resolve)
