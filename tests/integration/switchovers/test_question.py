@@ -15,7 +15,8 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.load import load_flow
 from onceover.drills.journal import DrillJournal
 from onceover.drills.switching.switchover import Switchover, SwitchoverOutcome
-from onceover.errors import NeedsOperator, UsageError
+from onceover.drills.switching.unplanned import UnplannedSteps
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.cluster import LiveCluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
@@ -24,7 +25,7 @@ from onceover.state.records.enrolment import Promoted
 from onceover.wiring import switchovers
 from onceover.wiring.flows import opened
 from onceover.wiring.status import read_status
-from onceover.wiring.switchovers import SwitchoverWish, switchover
+from onceover.wiring.switchovers import SwitchoverWish, abort_drill, switchover
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, offset_of
 from tests.support.orphaned import DONE, Orphaned, orphaned
@@ -180,6 +181,28 @@ def test_a_copy_that_was_made_anew_is_not_the_one_that_was_shown(replica: Orphan
         assert "made anew" in operation.plan().describe()
     assert (refused.value.code, f"copy {topic}" in str(refused.value)) == ("PLAN_CHANGED", True)
     assert not promoted(replica)
+
+
+def test_a_task_that_is_tried_again_behind_an_abort_does_nothing(
+    replica: Orphaned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster was away, somebody has ended it between two tries: nothing is promoted without a yes."""
+    copied(replica)
+    with monkeypatch.context() as away, unplanned(replica) as operation:
+
+        def stop(*_: object) -> Mapping[str, Any]:
+            raise Retriable("west is away")
+
+        away.setattr(UnplannedSteps, "stop", stop)
+        approved = Approval.of(operation.plan().items)
+        assert operation.apply(NOBODY, approved).exit_code == Retriable.exit_code
+    found = abort_drill(load_flow(str(replica.flow.path)), wait)
+    assert (found.drill, found.withdrawn is None) == (None, False)
+    with unplanned(replica) as operation:
+        with pytest.raises(NeedsOperator) as refused:
+            operation.apply(NOBODY, approved)
+        assert refused.value.code == "DRILL_ABORTED"
+        assert operation.apply(NOBODY, Approval.of(operation.plan().items)).exit_code == DONE
 
 
 def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: Orphaned) -> None:

@@ -46,7 +46,7 @@ class EarlierSwitchover:
     @property
     def waiting(self) -> Sequence[Refusal]:
         """What has failed: trying it again does not do it."""
-        return self.left
+        return list(self.left)
 
     @property
     def counts(self) -> Mapping[str, Any]:
