@@ -9,7 +9,7 @@ from airflow.sdk import DAG, AssetAlias, task
 
 from onceover_airflow import flows
 from onceover_airflow.jobs.operators import COPIED_ALIAS, ReplicateOperator
-from onceover_airflow.starting import forms
+from onceover_airflow.starting import forms, pools
 from onceover_airflow.tasks import replicating
 from onceover_airflow.telling import deadlines
 from onceover_airflow.telling.deadlines import told_after
@@ -50,12 +50,13 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) 
         },
     ):
         flow = forms.value("flow")
-        check = task(task_id="check_flow", retries=0, multiple_outputs=False)(replicating.check_flow)
+        check = task(task_id="check_flow", retries=0, multiple_outputs=False)(replicating.check_copy)
         replicate = ReplicateOperator(
             task_id="replicate",
             flow=flow,
             until=forms.value("run_length"),
             master=forms.value("master"),
+            pool=pools.copy_pool(),
             outlets=[AssetAlias(COPIED_ALIAS)],
         )
         report = task(

@@ -8,7 +8,7 @@ from airflow.sdk import DAG, AssetAlias
 
 from onceover_airflow import flows
 from onceover_airflow.jobs.retrying import retry_interrupted
-from onceover_airflow.starting import forms
+from onceover_airflow.starting import forms, pools
 from onceover_airflow.tasks import groups
 from onceover_airflow.tasks.operation import gated
 
@@ -43,8 +43,10 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], *, until: str, ap
         doc_md=DOC,
         params={"flow": forms.flow_param(names), **forms.group_params(until=until, approve=approve)},
     ):
-        retried = retry_interrupted(patient=kind["schedule"] is not None)
-        gated(groups.GROUPS, forms.value("flow"), retried, [AssetAlias(groups.SYNCED_ALIAS)])
+        settings = retry_interrupted(patient=kind["schedule"] is not None)
+        if kind["schedule"] == flows.CONTINUOUS:
+            settings["pool"] = pools.copy_pool()
+        gated(groups.GROUPS, forms.value("flow"), settings, [AssetAlias(groups.SYNCED_ALIAS)])
 
 
 build("sync_group_offsets", forms.by_hand(), flows.flow_names(), until=groups.ONCE, approve=True)

@@ -1,7 +1,8 @@
 """Makes what Prometheus and Grafana are given, and the tables of docs/, from metrics and alerts in the code.
 
-docker/monitoring holds the rules, the dashboard and a configuration that finds both; docs/metrics.md and
-docs/operations.md have tables between two marks. A test makes all of it anew and compares.
+docker/monitoring holds the rules, the dashboard, and configurations that find the rules, one of them for
+docker-compose.yaml; docs/metrics.md and docs/operations.md have tables between two marks. A test makes all of
+it anew and compares.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def files() -> dict[Path, str]:
     """Return every file that is made, with its text."""
     return {
         MONITORING / "alerts.yaml": _MADE + _yaml(rules_document()),
-        MONITORING / "prometheus.yaml": _MADE + _yaml(_prometheus()),
+        MONITORING / "prometheus.yaml": _MADE + _yaml(_prometheus("127.0.0.1")),
+        MONITORING / "prometheus-compose.yaml": _MADE + _yaml(_prometheus("onceover-metrics")),
         MONITORING / "dashboard.json": JSONEncoder(sort_keys=True, indent=1).encode(flows()) + "\n",
         PROJECT / "docs" / "metrics.md": _between(PROJECT / "docs" / "metrics.md", _tables()),
         PROJECT / "docs" / "operations.md": _between(PROJECT / "docs" / "operations.md", _runbook()),
@@ -55,12 +57,17 @@ def _yaml(document: Any) -> str:
     return yaml.safe_dump(document, sort_keys=False, width=1000, allow_unicode=True)
 
 
-def _prometheus() -> dict[str, Any]:
+def _prometheus(exporter: str) -> dict[str, Any]:
+    """Return Prometheus' configuration.
+
+    Args:
+        exporter: the host of ``onceover metrics``, as Prometheus' own knows it.
+    """
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": ["alerts.yaml"],
         "scrape_configs": [
-            {"job_name": "onceover", "static_configs": [{"targets": [f"127.0.0.1:{_PORT}"]}]},
+            {"job_name": "onceover", "static_configs": [{"targets": [f"{exporter}:{_PORT}"]}]},
         ],
     }
 

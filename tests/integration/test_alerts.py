@@ -30,6 +30,7 @@ _BEFORE: Final = 10
 _AFTER: Final = 80
 _DAY_S: Final = 86_400
 FLOW: Final = "orders"
+FILES: Final = (("rules", RULES.name), ("config", "prometheus.yaml"), ("config", "prometheus-compose.yaml"))
 
 
 class AlertCase(NamedTuple):
@@ -250,8 +251,8 @@ def test_what_does_not_fire_is_noticed(tmp_path: Path) -> None:
     assert said.returncode == 1
 
 
-@pytest.mark.parametrize("kind", ["rules", "config"])
-def test_prometheus_takes_the_files(kind: str) -> None:
-    path = RULES if kind == "rules" else RULES.with_name("prometheus.yaml")
+@pytest.mark.parametrize(("kind", "name"), FILES)
+def test_prometheus_takes_the_files(kind: str, name: str) -> None:
+    path = RULES.with_name(name)
     said = subprocess.run([promtool(), "check", kind, str(path)], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stdout + said.stderr

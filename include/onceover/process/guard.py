@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, MutableMapping
+from pathlib import Path
 from typing import Final
 
 from onceover.errors import UsageError
@@ -17,6 +18,8 @@ from onceover.process.codes import ProcessCode
 
 # What all of a standalone cluster share: its master, its workers, and whoever starts jobs there.
 SECRET_VARIABLE: Final = "ONCEOVER_SPARK_SECRET"  # noqa: S105 - its name
+# In its place the file that holds it, as engines of containers hand secrets over.
+SECRET_FILE_VARIABLE: Final = "ONCEOVER_SPARK_SECRET_FILE"  # noqa: S105 - its name
 # Where Spark's master and workers look for it; the workers give it on to executors in the same way.
 SPARKS_VARIABLE: Final = "_SPARK_AUTH_SECRET"
 # Shorter ones can be guessed from a single exchange that somebody has listened to.
@@ -81,6 +84,7 @@ def stripped(environ: Mapping[str, str], connections: Collection[str]) -> dict[s
 def take_secret(environ: MutableMapping[str, str] = os.environ) -> str | None:
     """Take the secret out of an environment, and return it: a handler has no use for it."""
     environ.pop(SPARKS_VARIABLE, None)
+    environ.pop(SECRET_FILE_VARIABLE, None)
     return environ.pop(SECRET_VARIABLE, None)
 
 
@@ -90,12 +94,37 @@ def _is_standalone(master: str) -> bool:
 
 
 def _secret(environ: Mapping[str, str]) -> str:
-    secret = environ.get(SECRET_VARIABLE, "")
+    path = environ.get(SECRET_FILE_VARIABLE)
+    if path and SECRET_VARIABLE in environ:
+        raise _without_secret(
+            f"{SECRET_VARIABLE} and {SECRET_FILE_VARIABLE} are both set", "unset one of them"
+        )
+    secret = _written(path) if path else environ.get(SECRET_VARIABLE, "")
     if len(secret) < _SHORTEST or re.search(r"\s", secret):
-        raise UsageError(
-            f"a Spark master is talked to with a shared secret, and {SECRET_VARIABLE} holds none",
-            code=ProcessCode.SPARK_SECRET,
-            expected=f"{_SHORTEST} characters or more, without blanks, as its master and workers have",
-            resolve=f"set {SECRET_VARIABLE} where the job is started, or use master local",
+        raise _without_secret(
+            f"{path or SECRET_VARIABLE} holds none",
+            f"set {SECRET_VARIABLE}, or name its file in {SECRET_FILE_VARIABLE}, where the job is started; "
+            "or use master local",
         )
     return secret
+
+
+def _written(path: str) -> str:
+    """Return what a file holds, without the end of its line."""
+    try:
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        # What cannot be decoded would be quoted.
+        seen = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise _without_secret(
+            f"{path} cannot be read: {seen}", f"correct {SECRET_FILE_VARIABLE}, or the file's mode"
+        ) from None
+
+
+def _without_secret(why: str, resolve: str) -> UsageError:
+    return UsageError(
+        f"a Spark master is talked to with a shared secret, and {why}",
+        code=ProcessCode.SPARK_SECRET,
+        expected=f"{_SHORTEST} characters or more, without blanks, as its master and workers have",
+        resolve=resolve,
+    )

@@ -9,7 +9,8 @@ from airflow.sdk import Asset, AssetAlias, get_current_context
 
 from onceover.errors import OnceoverError
 from onceover_airflow.errors import TaskFailed, shown
-from onceover_airflow.flows import by_name
+from onceover_airflow.flows import by_name, scheduled_flows
+from onceover_airflow.starting.pools import say_who_waits
 from onceover_airflow.tasks.standing import show_standing
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.notify import check_notifier
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 
 # Outlet under which the flows' assets are announced: which flow it is, is known at run time only.
 CAUGHT_UP_ALIAS: Final = "onceover_caught_up"
+DAG_ID: Final = "replicate"
+COPY_TASK: Final = "replicate"
+_AT_IT: Final = ["scheduled", "queued", "running"]
 
 
 def check_flow(flow: str) -> dict[str, str | int]:
@@ -40,6 +44,27 @@ def check_flow(flow: str) -> dict[str, str | int]:
         "flow %s: %s -> %s, %d lanes", loaded.flow, loaded.source.alias, loaded.target.alias, loaded.lanes
     )
     return {"flow": loaded.flow, "lanes": loaded.lanes}
+
+
+def check_copy(flow: str) -> dict[str, str | int]:
+    """Do as ``check_flow``, and say where the copy is going to wait for a slot.
+
+    Raises:
+        TaskFailed: as ``check_flow``.
+    """
+    checked = check_flow(flow)
+    say_who_waits(_running_copies)
+    return checked
+
+
+def _running_copies() -> int:
+    """Return how many copies hold slots or wait for them, by hand and on schedules."""
+    task_instance = get_current_context()["ti"]
+    own = [f"{DAG_ID}_{each.name}" for each in scheduled_flows(DAG_ID)]
+    return sum(
+        task_instance.get_ti_count(dag_id=dag_id, task_ids=[COPY_TASK], states=_AT_IT)
+        for dag_id in (DAG_ID, *own)
+    )
 
 
 def report_result(flow: str) -> dict[str, Any]:

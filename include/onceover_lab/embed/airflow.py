@@ -27,8 +27,12 @@ from onceover.errors import Retriable, UsageError
 from onceover.process.children import ChildProcess, tail
 from onceover_lab.embed.airflow_config import (
     CONFIG_FILE,
+    COPY_POOL,
+    COPY_SLOTS,
     DATABASE_FILE,
     PASSWORDS_FILE,
+    POOL_VARIABLE,
+    SLOTS_VARIABLE,
     USERNAME,
     AirflowSecrets,
     render_config,
@@ -117,6 +121,15 @@ class AirflowHome(AirflowRest):
                 )
             time.sleep(POLL_INTERVAL_S)
 
+    def await_ready(self, since: datetime) -> None:
+        """Wait as ``await_healthy`` does, and see to the pool of the copies: a task of none waits for ever.
+
+        Raises:
+            Retriable: as ``await_healthy``; or Airflow does not take the pool.
+        """
+        self.await_healthy(since)
+        self.put_pool(COPY_POOL, COPY_SLOTS, "copies of flows; what is left is for all else")
+
 
 class AirflowStandalone(AirflowHome):
     """A running Airflow that ends with the ``with`` block. Start it with :meth:`start`."""
@@ -170,11 +183,11 @@ class AirflowStandalone(AirflowHome):
         State(mark).write(home)
         env = environment_of(home, mark, environ or {})
         try:
-            _migrate(home, env)
+            make_database(home, env)
             names = {**COMPONENTS, **(TRIGGERER if triggerer else {})}
             children += [start_component(home, name, env, detached=detached) for name in names]
             State(mark, {child.name: child.pid for child in children}).write(home)
-            airflow.await_healthy(begun)
+            airflow.await_ready(begun)
         except BaseException:
             airflow.stop()
             raise
@@ -247,6 +260,8 @@ def environment_of(home: Path, mark: str, environ: Mapping[str, str]) -> dict[st
     own = {
         "AIRFLOW_HOME": str(home),
         MARK: mark,
+        POOL_VARIABLE: COPY_POOL,
+        SLOTS_VARIABLE: str(COPY_SLOTS),
         # Otherwise setproctitle overwrites the memory in which ps and we look for the mark.
         "SPT_NOENV": "1",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
@@ -255,7 +270,7 @@ def environment_of(home: Path, mark: str, environ: Mapping[str, str]) -> dict[st
     return {**kept, **environ, **own}
 
 
-def _migrate(home: Path, env: Mapping[str, str]) -> None:
+def make_database(home: Path, env: Mapping[str, str]) -> None:
     """Create or upgrade the database; a fresh one is copied from the cache where there is one.
 
     An empty database of a pinned Airflow is always the same, and making one takes 10 s.

@@ -25,8 +25,13 @@ DATABASE_FILE: Final = "airflow.db"
 # click in the browser was answered with an error of the server.
 DATABASE_PATIENCE_S: Final = 60
 PASSWORDS_FILE: Final = "passwords.json"
-# A `forever` run holds a slot as long as it runs; six of them leave two for everything else.
 PARALLELISM: Final = 8
+# A `forever` run holds a slot as long as it runs; six of them leave two for everything else. The variables
+# are those of onceover_airflow.starting.pools, which is not for the process that starts Airflow.
+POOL_VARIABLE: Final = "ONCEOVER_COPY_POOL"
+SLOTS_VARIABLE: Final = "ONCEOVER_COPY_SLOTS"
+COPY_POOL: Final = "onceover_copies"
+COPY_SLOTS: Final = 6
 # Seconds until a new or changed DAG or flow file is seen. Every look costs a fork and a third of a
 # second of CPU, which on a small machine the copying would miss.
 DAG_REFRESH_S: Final = 15

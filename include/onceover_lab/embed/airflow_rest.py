@@ -119,6 +119,18 @@ class AirflowRest:
         path = f"{_run(dag_id, run_id)}/taskInstances/{quote(task_id)}/xcomEntries"
         return [entry["key"] for entry in self.call("GET", path)["xcom_entries"]]
 
+    def put_pool(self, name: str, slots: int, description: str) -> None:
+        """Make the pool, or change it to this.
+
+        Raises:
+            Retriable: Airflow does not do it.
+        """
+        pool = {"name": name, "slots": slots, "description": description}
+        action = {"action": "create", "entities": [pool], "action_on_existence": "overwrite"}
+        done = self.call("PATCH", "/api/v2/pools", {"actions": [action]})
+        if name not in done["create"]["success"]:
+            raise Retriable("Airflow does not take the pool", where=name, seen=str(done)[:_MAX_QUOTED])
+
     def asset_events(self) -> list[dict[str, Any]]:
         """Return the asset events, newest first: uri, extra, source_dag_id, source_run_id."""
         events: list[dict[str, Any]] = self.call("GET", "/api/v2/assets/events?order_by=-timestamp")[

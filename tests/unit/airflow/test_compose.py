@@ -1,17 +1,28 @@
-"""docker-compose.yaml: the embedded system again, in the same versions, on loopback, without secrets."""
+"""docker-compose.yaml: the embedded system again, in the same versions, on loopback, without secrets.
+
+Its commands are run as processes in tests/integration/test_deployment.py.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import stat
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from airflow.configuration import conf
+from cryptography.fernet import Fernet
 
-from onceover.process.guard import protection
+from onceover.process.guard import SECRET_FILE_VARIABLE, protection
 from onceover_airflow.approvals.seal import KEY_VARIABLE
+from onceover_airflow.jobs.operators import STOP_BUDGET_S
+from onceover_airflow.starting.pools import POOL_VARIABLE, SLOTS_VARIABLE
+from onceover_lab.embed.airflow import COMPONENTS
 from onceover_lab.embed.jars import DEFAULT_VERSION
 
 PROJECT = Path(__file__).parents[3]
@@ -24,12 +35,20 @@ SERVICES = {
     "airflow-api-server",
     "airflow-scheduler",
     "airflow-dag-processor",
+    "airflow-triggerer",
     "spark-master",
     "spark-worker",
+    "onceover-metrics",
+    "prometheus",
+    "grafana",
 }
 ONE_SHOT = {"airflow-migrate"}
-REFERENCE = re.compile(r"\$\{([A-Z_]+)(:-[^}]*|:\?[^}]*)?\}")
-SECRET_NAME = re.compile(r"PASSWORD$|SECRET(_KEY)?$|FERNET_KEY$|SQL_ALCHEMY_CONN(_ASYNC)?$")
+OURS = sorted(name for name in SERVICES if name.startswith(("airflow", "spark", "onceover")))
+AIRFLOWS = sorted(name for name in SERVICES if name.startswith("airflow"))
+REFERENCE = re.compile(r"\$\{([A-Z_]+)(:-[0-9]+)?\}")
+SECRET_NAME = re.compile(r"PASSWORD|SECRET|FERNET_KEY|SQL_ALCHEMY_CONN|AUTH_(TOKEN|KEY)")
+# The user of our image, and where it may write in it.
+UID = "50000"
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +80,7 @@ def test_kafka_has_the_version_of_the_embedded_clusters(compose: dict[str, Any])
 
 def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
     """One image installs requirements.txt, which says what uv.lock says."""
-    own = [name for name in SERVICES if name.startswith(("airflow", "spark"))]
-    assert {compose["services"][name]["build"]["dockerfile"] for name in own} == {"docker/Dockerfile"}
+    assert {compose["services"][name]["build"]["dockerfile"] for name in OURS} == {"docker/Dockerfile"}
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert "--requirement requirements.txt" in dockerfile
     assert "apache-airflow" not in dockerfile
@@ -126,28 +144,101 @@ def test_python_of_the_image_fits_the_project() -> None:
     assert f"python{found[1]}/site-packages/pyspark" in dockerfile
 
 
+def test_images_of_others_have_a_version(compose: dict[str, Any]) -> None:
+    """What `latest` is tomorrow nobody has looked at."""
+    images = [service["image"] for name, service in compose["services"].items() if name not in OURS]
+    assert [image for image in images if not re.search(r":v?[0-9]+(\.[0-9]+)*$", image)] == []
+
+
 def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
     """Nobody else in the network reaches a broker, a UI or the database."""
     published = [port for service in compose["services"].values() for port in service.get("ports", [])]
-    assert len(published) == 5
-    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+    assert len(published) == 8
+    assert [port for port in published if not re.fullmatch(r"127\.0\.0\.1:\$\{\w+:-\d+\}:\d+", port)] == []
+    assert len({port.split(":")[2] for port in published}) == len(published)
     assert not any(service.get("network_mode") for service in compose["services"].values())
     assert "ports" not in compose["services"]["postgres"]
 
 
-def test_no_secret_is_written_down(compose: dict[str, Any]) -> None:
-    """Every secret is a variable without a default; the script that makes them knows them all."""
-    script = (PROJECT / "docker" / "make-env").read_text(encoding="utf-8")
-    wanted: set[str] = set()
-    for service in compose["services"].values():
-        for name, value in service.get("environment", {}).items():
-            if SECRET_NAME.search(name):
-                references = REFERENCE.findall(str(value))
-                assert references, f"{name} holds a literal"
-                assert all(default.startswith(":?") for _, default in references), name
-                wanted |= {variable for variable, _ in references}
-    assert wanted == {match for match in re.findall(r"^ *echo \"([A-Z_]+)=", script, re.M)}
-    assert (PROJECT / "docker" / ".gitignore").read_text(encoding="utf-8").split() == [".env"]
+def test_nothing_secret_is_in_the_file_or_in_an_environment(compose: dict[str, Any]) -> None:
+    """What an engine's `inspect` shows is no secret: variables name files."""
+    for name, service in compose["services"].items():
+        secrets = {f"/run/secrets/{secret}" for secret in service.get("secrets", [])}
+        used = set()
+        for key, value in service.get("environment", {}).items():
+            if SECRET_NAME.search(key) and key != AIRFLOWS_PASSWORDS:
+                assert re.search(r"_CMD$|_FILE$", key), f"{name}: {key}"
+                used.add(str(value).removeprefix("cat "))
+        used |= {word for word in service.get("command", []) if word.startswith("/run/secrets/")}
+        assert used <= secrets, name
+        # The step that puts the login's password into place reads it by itself.
+        assert secrets - used == ({"/run/secrets/airflow_passwords"} if name in ONE_SHOT else set()), name
+    references = REFERENCE.findall((PROJECT / "docker-compose.yaml").read_text(encoding="utf-8"))
+    assert {name for name, _ in references} == {name for name, _ in references if name.endswith("_PORT")}
+    assert all(default for _, default in references)
+
+
+AIRFLOWS_PASSWORDS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"
+
+
+def test_airflow_asks_commands_only_for_what_it_asks_commands_for(compose: dict[str, Any]) -> None:
+    """Of any other option it would pass a `_CMD` over without a word."""
+    asked = set()
+    for name in AIRFLOWS:
+        for key in compose["services"][name]["environment"]:
+            if found := re.fullmatch(r"AIRFLOW__([A-Z_]+?)__([A-Z_]+)_CMD", key):
+                asked.add((found[1].lower(), found[2].lower()))
+    assert len(asked) == 4
+    assert asked <= conf.sensitive_config_values
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the folder docker with the secrets that its script makes."""
+    folder = tmp_path_factory.mktemp("docker")
+    (folder / "make-secrets").write_text((PROJECT / "docker" / "make-secrets").read_text())
+    done = subprocess.run(["bash", folder / "make-secrets"], capture_output=True, text=True, check=True)
+    values = [path.read_text() for path in (folder / "secrets").iterdir()]
+    assert [value for value in values if value in done.stdout + done.stderr] == []
+    return folder
+
+
+def test_secrets_are_files_that_nobody_else_on_the_machine_reaches(
+    compose: dict[str, Any], made: Path
+) -> None:
+    """A folder of its owner's, in it what containers of other users can read: an engine changes no mode."""
+    assert stat.S_IMODE((made / "secrets").stat().st_mode) == 0o700
+    files = {path.name: path for path in (made / "secrets").iterdir()}
+    wanted = {name: entry["file"] for name, entry in compose["secrets"].items()}
+    assert wanted == {name: f"docker/secrets/{name}" for name in files}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o444}
+    assert {path.name for path in made.iterdir()} == {"make-secrets", "secrets"}
+    assert "secrets" in (PROJECT / "docker" / ".gitignore").read_text(encoding="utf-8").split()
+
+
+def test_secrets_fit_together_and_are_what_their_readers_take(made: Path) -> None:
+    """A password twice, a key that is one, JSON, a property; long enough; made anew each time."""
+    values = {path.name: path.read_text() for path in (made / "secrets").iterdir()}
+    assert f"airflow:{values['database_password']}@postgres/airflow" in values["airflow_database"]
+    assert values["spark_properties"] == f"spark.authenticate.secret {values['spark_secret']}"
+    (user, password), *others = json.loads(values["airflow_passwords"]).items()
+    assert (user, others) == ("admin", [])
+    Fernet(values["airflow_fernet_key"])
+    # As Airflow asks of it.
+    assert len(values["airflow_jwt_secret"]) >= 64
+    assert all(
+        len(value) >= 24 and not re.search(r"\s", value) for value in (password, values["spark_secret"])
+    )
+    # Each its own.
+    assert len({*values.values(), password}) == len(values) + 1
+
+
+def test_secrets_that_exist_are_kept(made: Path) -> None:
+    """The database can be opened with its password only."""
+    before = (made / "secrets" / "database_password").read_text()
+    done = subprocess.run(["bash", made / "make-secrets"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (made / "secrets" / "database_password").read_text() == before
 
 
 def test_every_lasting_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
@@ -175,6 +266,92 @@ def mounted(compose: dict[str, Any], name: str) -> dict[str, str]:
     return {place: source for source, place, *_ in mounts}
 
 
+def test_who_writes_has_a_volume_where_its_user_may(compose: dict[str, Any]) -> None:
+    """A volume takes its owner from the folder of the image: one that is not there is root's."""
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(rf"useradd .*--uid {UID} onceover", dockerfile)
+    assert re.search(r"^USER onceover$", dockerfile, re.M)
+    made = re.search(r"mkdir -p ([^\\\n]+) \\\n", dockerfile)
+    owned = re.search(r"chown onceover ([^\n]+)\n", dockerfile)
+    assert made and owned and made[1] == owned[1]
+    writable = set()
+    for name in OURS:
+        mounts = [mount.split(":") for mount in compose["services"][name].get("volumes", [])]
+        # The project's own files are read only.
+        assert all(mode == ["ro"] for source, _, *mode in mounts if source.startswith(".")), name
+        writable |= {place for source, place, *_ in mounts if not source.startswith(".")}
+    assert writable == set(made[1].split())
+
+
+def test_spark_works_where_it_may_write_and_cleans_up(compose: dict[str, Any]) -> None:
+    """By default it works where it is installed, which is root's, and keeps all jobs' files for ever."""
+    worker = compose["services"]["spark-worker"]
+    command = worker["command"]
+    assert command[command.index("--work-dir") + 1] in mounted(compose, "spark-worker")
+    assert "-Dspark.worker.cleanup.enabled=true" in worker["environment"]["SPARK_WORKER_OPTS"].split()
+
+
+def test_a_stop_ends_tasks_first_and_in_time(compose: dict[str, Any]) -> None:
+    """Before an engine kills them, and while all that they talk to is there."""
+    scheduler = compose["services"]["airflow-scheduler"]
+    interpreter, script, patience_s, *command = scheduler["command"]
+    assert (interpreter, script) == ("python", "/opt/onceover/docker/tasks_first.py")
+    assert command == ["airflow", *COMPONENTS["scheduler"]]
+    grace = re.fullmatch(r"([0-9]+)s", scheduler["stop_grace_period"])
+    assert grace and STOP_BUDGET_S < float(patience_s) <= int(grace[1]) - 10
+    behind: set[str] = set()
+    todo = ["airflow-scheduler"]
+    while todo:
+        found = set(compose["services"][todo.pop()].get("depends_on", {})) - behind
+        behind |= found
+        todo += found
+    assert {
+        "airflow-api-server",
+        "postgres",
+        "kafka-east",
+        "kafka-west",
+        "spark-master",
+        "spark-worker",
+    } <= behind
+    assert all(compose["services"][name]["init"] is True for name in OURS)
+
+
+def test_copies_leave_slots_for_approvals_and_audits(compose: dict[str, Any]) -> None:
+    """Twelve that have no end, and four slots beside them; the pool is made by the name that tasks have."""
+    for name in AIRFLOWS:
+        settings = compose["services"][name]["environment"]
+        slots, most = int(settings[SLOTS_VARIABLE]), int(settings["AIRFLOW__CORE__PARALLELISM"])
+        assert (settings[POOL_VARIABLE], slots >= 8, most - slots >= 4) == ("onceover_copies", True, True)
+    script = (PROJECT / "docker" / "prepare-airflow").read_text(encoding="utf-8")
+    assert f'airflow pools set "${POOL_VARIABLE}" "${SLOTS_VARIABLE}"' in script
+
+
+def test_the_flows_are_watched(compose: dict[str, Any]) -> None:
+    """The exporter is scraped, by the rules of this release; the dashboard finds that Prometheus."""
+    services = compose["services"]
+    command = services["onceover-metrics"]["command"]
+    port = command[command.index("--port") + 1]
+    files = mounted(compose, "prometheus")
+    (config_flag,) = [each for each in services["prometheus"]["command"] if each.startswith("--config.file=")]
+    place = config_flag.partition("=")[2]
+    config = yaml.safe_load((PROJECT / files[place]).read_text(encoding="utf-8"))
+    assert config["scrape_configs"][0]["static_configs"] == [{"targets": [f"onceover-metrics:{port}"]}]
+    for name in config["rule_files"]:
+        assert files[str(Path(place).with_name(name))] == f"./docker/monitoring/{name}"
+    assert mounted(compose, "onceover-metrics") == {
+        services["onceover-metrics"]["environment"]["ONCEOVER_FLOWS"]: "./include/flows"
+    }
+    provided = mounted(compose, "grafana")
+    place = "/etc/grafana/provisioning"
+    source = yaml.safe_load((PROJECT / provided[f"{place}/datasources/onceover.yaml"]).read_text())
+    assert [(each["url"], each["isDefault"]) for each in source["datasources"]] == [
+        ("http://prometheus:9090", True)
+    ]
+    boards = yaml.safe_load((PROJECT / provided[f"{place}/dashboards/onceover.yaml"]).read_text())
+    (folder,) = [each["options"]["path"] for each in boards["providers"]]
+    assert provided[f"{folder}/onceover.json"] == "./docker/monitoring/dashboard.json"
+
+
 def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> None:
     """Plugins serve pages and guard them: a folder without them is found by nobody."""
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
@@ -182,12 +359,21 @@ def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> N
     for folder in ("dags", "plugins", "include", "spark_jobs"):
         assert re.search(rf"^COPY {folder} {folder}$", dockerfile, re.M), folder
         assert f"!{folder}" in let_in
-    for name in sorted(SERVICES):
-        if name.startswith("airflow"):
-            settings = compose["services"][name]["environment"]
-            for part in ("DAGS", "PLUGINS"):
-                place = settings[f"AIRFLOW__CORE__{part}_FOLDER"]
-                assert mounted(compose, name)[place] == f"./{part.lower()}"
+    scripts = {
+        word.removeprefix("/opt/onceover/")
+        for name in OURS
+        for word in compose["services"][name]["command"]
+        if word.startswith("/opt/onceover/")
+    }
+    assert scripts == {"docker/prepare-airflow", "docker/tasks_first.py"}
+    assert re.search(rf"^COPY {' '.join(sorted(scripts))} docker/$", dockerfile, re.M)
+    assert {f"!{script}" for script in scripts} <= set(let_in)
+    assert (PROJECT / "docker" / "prepare-airflow").stat().st_mode & stat.S_IXOTH
+    for name in AIRFLOWS:
+        settings = compose["services"][name]["environment"]
+        for part in ("DAGS", "PLUGINS"):
+            place = settings[f"AIRFLOW__CORE__{part}_FOLDER"]
+            assert mounted(compose, name)[place] == f"./{part.lower()}"
 
 
 def test_spark_finds_nothing_of_airflows(compose: dict[str, Any]) -> None:
@@ -206,12 +392,16 @@ def test_spark_finds_nothing_of_airflows(compose: dict[str, Any]) -> None:
             assert not [key for key in settings if key.startswith("AIRFLOW")], name
     assert mounted(compose, "spark-master") == {}
     flows, files = airflow["ONCEOVER_FLOWS"], airflow["ONCEOVER_HOME"]
-    assert mounted(compose, "spark-worker") == {flows: home[flows], files: home[files]}
+    assert mounted(compose, "spark-worker") == {
+        flows: home[flows],
+        files: home[files],
+        "/var/lib/spark": "spark-work",
+    }
 
 
 def test_flows_find_both_clusters_in_driver_and_executors(compose: dict[str, Any]) -> None:
     """The flow files read ONCEOVER_EAST and ONCEOVER_WEST, in Airflow's tasks and in Spark's workers."""
-    for name in ("airflow-scheduler", "airflow-dag-processor", "spark-worker"):
+    for name in ("airflow-scheduler", "airflow-dag-processor", "spark-worker", "onceover-metrics"):
         settings = compose["services"][name]["environment"]
         assert (settings["ONCEOVER_EAST"], settings["ONCEOVER_WEST"]) == (
             "kafka-east:29092",
@@ -223,15 +413,17 @@ def test_flows_find_both_clusters_in_driver_and_executors(compose: dict[str, Any
 
 
 def test_the_spark_cluster_talks_to_nobody_without_its_secret(compose: dict[str, Any]) -> None:
-    """Master and worker as a job of ours wants them, with the secret that its tasks have."""
-    scheduler = compose["services"]["airflow-scheduler"]["environment"]
+    """Master and worker as a job of ours wants them; its tasks have the same secret (above)."""
+    scheduler = compose["services"]["airflow-scheduler"]
+    assert scheduler["environment"][SECRET_FILE_VARIABLE] == "/run/secrets/spark_secret"
     for name in ("spark-master", "spark-worker"):
-        settings = compose["services"][name]["environment"]
-        assert settings["_SPARK_AUTH_SECRET"] == scheduler["ONCEOVER_SPARK_SECRET"]
+        command = compose["services"][name]["command"]
+        assert command[command.index("--properties-file") + 1] == "/run/secrets/spark_properties"
         options = dict(
-            each.removeprefix("-D").split("=") for each in settings["SPARK_DAEMON_JAVA_OPTS"].split()
+            each.removeprefix("-D").split("=")
+            for each in compose["services"][name]["environment"]["SPARK_DAEMON_JAVA_OPTS"].split()
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("ONCEOVER_SPARK_SECRET", "a-secret-of-this-test")
-            assert protection(scheduler["ONCEOVER_SPARK_MASTERS"]).items() <= options.items()
+            assert protection(scheduler["environment"]["ONCEOVER_SPARK_MASTERS"]).items() <= options.items()
         assert options["spark.master.rest.enabled"] == "false"

@@ -145,3 +145,10 @@ def test_what_is_offered_is_what_the_work_knows() -> None:
     assert seed.MISSING == (seeding.REFUSE, seeding.EARLIEST, seeding.LATEST)
     assert (partition.RESUME, partition.SKIP, partition.RESEED) == (repair.RESUME, repair.SKIP, repair.RESEED)
     assert (status.PATIENCE_S, adopt.WINDOW) == (PATIENCE_S, seamsearch.DEFAULT_LIMIT)
+
+
+def test_a_flow_file_is_checked_without_a_client() -> None:
+    """What copies records and what asks brokers has no part in reading a file."""
+    found = loaded("flow", "check", "no-such-flow")
+    assert "onceover.cli.commands.flow" in found
+    assert not found & {"kafka", "numpy", "pyarrow", "ssl"}

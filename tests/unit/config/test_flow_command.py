@@ -12,6 +12,7 @@ from onceover.cli.parsing import build_parser
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.faults import BadConfig
 from onceover.errors import UsageError
+from onceover.wiring import flows
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 from tests.unit.config.test_mm2 import FULL
 
@@ -186,7 +187,7 @@ def test_check_that_is_asked_about_one_topic_connects_to_nothing(
     write_flow: FlowWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only ``--explain`` without a topic reads the source."""
-    monkeypatch.setattr(command, "open_clusters", lambda _: pytest.fail("it connects"))
+    monkeypatch.setattr(flows, "open_clusters", lambda _: pytest.fail("it connects"))
     write_flow()
     assert [t["topic"] for t in _run("check", "orders-dr", "--explain", "x").document["topics"]] == ["x"]
 

@@ -10,7 +10,7 @@ from onceover.cli.sparkjob import start_job
 from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
 from onceover.process.children import ChildProcess
-from onceover.process.guard import SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
+from onceover.process.guard import SECRET_FILE_VARIABLE, SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
 from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job, replicate_job
 
 SECRET = "planted-5c1e77d09ab34f62"
@@ -29,6 +29,7 @@ def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(FLOW)
     monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path))
     monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(SECRET_FILE_VARIABLE, raising=False)
     return path
 
 
@@ -83,7 +84,9 @@ def test_who_makes_a_secret_of_its_own_gets_none(
     """A JVM alone, YARN and Kubernetes: each application has its own."""
     monkeypatch.setenv(SECRET_VARIABLE, SECRET)
     for job in jobs(flow, master):
-        given = job.process_environment({SECRET_VARIABLE: SECRET, SPARKS_VARIABLE: SECRET})
+        given = job.process_environment(
+            {SECRET_VARIABLE: SECRET, SPARKS_VARIABLE: SECRET, SECRET_FILE_VARIABLE: SECRET}
+        )
         assert SECRET not in str(given)
 
 
@@ -99,6 +102,38 @@ def test_a_standalone_master_without_a_good_secret_is_refused(
     assert caught.value.code == "SPARK_SECRET"
     assert not (secret and secret.strip()) or secret not in str(caught.value.as_dict())
     assert jobs(flow, "local")
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_secret_in_a_file_reaches_the_job_and_its_place_does_not(
+    flow: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an engine of containers hands it over; a handler is not told where it lies."""
+    kept = flow.with_name("spark_secret")
+    kept.write_text(SECRET + end)
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, str(kept))
+    for job in jobs(flow, "spark://h:7077"):
+        given = job.process_environment({"PATH": "/bin", SECRET_FILE_VARIABLE: str(kept)})
+        assert given == {"PATH": "/bin", SECRET_VARIABLE: SECRET, **job.environment}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"short", f"{SECRET}\n\n".encode(), b"\xff" * 20])
+def test_a_file_without_a_good_secret_is_named_and_not_quoted(
+    flow: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started; with both variables nobody could tell which one counts."""
+    kept = flow.with_name("spark_secret")
+    if content is not None:
+        kept.write_bytes(content)
+    monkeypatch.setenv(SECRET_FILE_VARIABLE, str(kept))
+    with pytest.raises(UsageError, match=str(kept)) as caught:
+        jobs(flow, "spark://h:7077")
+    assert (caught.value.code, SECRET in str(caught.value.as_dict())) == ("SPARK_SECRET", False)
+    kept.write_text(SECRET)
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    with pytest.raises(UsageError, match="both set") as both:
+        jobs(flow, "spark://h:7077")
+    assert both.value.code == "SPARK_SECRET"
 
 
 def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
@@ -130,7 +165,12 @@ def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
 
 def test_who_has_read_the_secret_forgets_it() -> None:
     """The driver wants it once, and what runs in the workers never does."""
-    environ = {SPARKS_VARIABLE: SECRET, SECRET_VARIABLE: SECRET, "PATH": "/bin"}
+    environ = {
+        SPARKS_VARIABLE: SECRET,
+        SECRET_VARIABLE: SECRET,
+        SECRET_FILE_VARIABLE: "/run/secrets/spark_secret",
+        "PATH": "/bin",
+    }
     assert (take_secret(environ), take_secret(environ), environ) == (SECRET, None, {"PATH": "/bin"})
 
 

@@ -1,6 +1,7 @@
 """``onceover flow check`` and ``onceover flow import``: look at flow files.
 
-Only a sample, and ``--explain`` without a topic, read a cluster.
+Only a sample, and ``--explain`` without a topic, read a cluster. What these need, and what a handler needs,
+is loaded where it is used: it takes longer to load than the rest takes to run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onceover.cli.sample import take_sample
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.clients.resolve import ClientConfig, resolve_clients
 from onceover.config.faults import BadConfig, Fault
@@ -24,8 +24,6 @@ from onceover.config.mirrormaker.mm2 import Mm2Import, import_mm2
 from onceover.shown import lined
 from onceover.topics.scope import ScopeDecision, explain
 from onceover.topics.scopecheck import scope_remarks
-from onceover.wiring.apart import partitions_apart
-from onceover.wiring.flows import open_clusters, rules
 
 VIOLATION = 1
 
@@ -44,8 +42,11 @@ def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
     """
     flow = load_flow(ref)
     source, target = resolve_clients(flow)
-    with partitions_apart(flow):
-        pass
+    if flow.handler is not None:
+        from onceover.wiring.apart import partitions_apart
+
+        with partitions_apart(flow):
+            pass
     return {
         "flow": flow.flow,
         "path": str(flow.path),
@@ -61,8 +62,9 @@ def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
 
 def explain_topic(topic: str, flow: Flow) -> dict[str, Any]:
     """Return whether ``topic`` is part of the flow, why, and how its copy is called."""
-    verdict = explain(topic, rules(flow))
-    return _explained(verdict)
+    from onceover.wiring.flows import rules
+
+    return _explained(explain(topic, rules(flow)))
 
 
 def explain_source(flow: Flow) -> tuple[list[dict[str, Any]], list[str]]:
@@ -71,6 +73,8 @@ def explain_source(flow: Flow) -> tuple[list[dict[str, Any]], list[str]]:
     Raises:
         Retriable: the source is away.
     """
+    from onceover.wiring.flows import open_clusters, rules
+
     which = rules(flow)
     source, target = open_clusters(flow)
     with source, target:
@@ -142,6 +146,8 @@ def run_check(args: argparse.Namespace) -> CommandResult:
         lines.append(f"  topic {topic['topic']}: {fate} ({topic['reason']})")
     if args.sample is None:
         return CommandResult(document, lined(lines))
+    from onceover.cli.sample import take_sample
+
     sampled = take_sample(load_flow(args.flow), args.sample, payload=sys.stdout.isatty())
     document["sample"] = sampled.document
     lines += sampled.lines

@@ -17,9 +17,11 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.switching.modes import UNPLANNED
 from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
 from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
+from onceover.state.records.enrolment import Enrolment
 
 # Of a name of 249 characters each: they stay within one record of 1 MiB.
 _PER_ENTRY: Final = 1000
@@ -32,6 +34,7 @@ _GIVE_UP_S: Final = 60.0
 ACLS: Final = "acls"
 COMMAND: Final = "command"
 PERSON: Final = "person"
+EVERYBODY: Final = "User:*"
 
 
 class DrillNotes(Protocol):
@@ -322,6 +325,28 @@ class LiftedFences:
                 )
             evidence |= self.makers[kind]().lift(notes, named, deadline)
         return evidence
+
+
+def shut(chain: Iterable[JournalEntry]) -> set[str]:
+    """Return the topics that everybody is kept off by ACLs, the flow that leads back among them. Pure."""
+    return {topic for topic, principal in chains.fenced(chain).get(ACLS, ()) if principal == EVERYBODY}
+
+
+def left_behind(
+    chain: Sequence[JournalEntry], enrolled: Collection[Enrolment], *, leads_back: bool
+) -> set[str]:
+    """Return the source topics whose writers are kept off, and should not be while no drill runs. Pure.
+
+    Until its topics come back the fence of a planned switchover stands, but where it would keep off the flow
+    that leads them back. An unplanned one has none: what stands is what one before it has left.
+
+    Args:
+        enrolled: the flow's topics; ``leads_back`` whether it names a flow that leads them back.
+    """
+    unplanned = {e.drill for e in chain if e.what == chains.BEGUN and e.said.get("mode") == UNPLANNED}
+    promoted = {e.source: e.promoted.drill for e in enrolled if e.promoted is not None and e.is_promoted}
+    wanted = {topic for topic, drill in promoted.items() if drill not in unplanned}
+    return chains.fenced_topics(chain) - (wanted - shut(chain) if leads_back else wanted)
 
 
 def _standing(notes: DrillNotes, kind: str, topics: Collection[str]) -> set[Mark]:

@@ -19,6 +19,7 @@ from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching import commits, placed
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
+from onceover.drills.switching.fences import shut
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
@@ -254,15 +255,16 @@ class PlannedSteps(SwitchSteps):
         self._check_promoted()
         if self.parts.reverse is None:
             return {}
-        evidence = dict(self.parts.reverse(self._topics))
+        lifted = {}
+        if topics := sorted(shut(self.notes.read()) & set(self._topics)):
+            # Whatever becomes of that flow: it would be kept off by it, too.
+            lifted = {"lifted": self.parts.lifted.lift(self.notes, topics, deadline)}
+        evidence = {**self.parts.reverse(self._topics), **lifted}
         if evidence.pop("ended", False):
             text = (
                 f"flow {evidence['flow']} was ended to take in more topics: {evidence['start_it']} starts it"
             )
             self.findings.append((DrillCode.FLOW_STOPPED, text))
-        if self.parts.lifts:
-            # It would be kept off by it, too.
-            evidence["lifted"] = self.parts.lifted.lift(self.notes, self._topics, deadline)
         return evidence
 
     def undo(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -335,7 +337,7 @@ class PlannedSteps(SwitchSteps):
         Raises:
             NeedsOperator: TARGET_DENIES.
         """
-        found = self.parts.denied(sorted(e.target for e in self.enrolled.values()))
+        found = self.parts.denied(self._copies)
         if found:
             raise NeedsOperator(
                 f"{len(found)} ACLs would keep clients off the copies: {found[0]}",

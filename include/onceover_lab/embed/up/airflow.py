@@ -124,7 +124,7 @@ def _complete(home: Path, state: State, dead: list[str], environ: Mapping[str, s
         processes[name] = start_component(home, name, env, detached=True).pid
         State(state.mark, processes).write(home)
     airflow = AirflowHome(home, _port(home) or 0, password_of(home))
-    airflow.await_healthy(begun if dead else begun - _HEARTBEAT_AGE)
+    airflow.await_ready(begun if dead else begun - _HEARTBEAT_AGE)
     return airflow
 
 

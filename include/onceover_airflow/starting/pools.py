@@ -1,0 +1,53 @@
+"""The pool of the tasks that run as long as their flow does, so that they leave Airflow slots for all else.
+
+Invariant: without a word of whoever deploys, tasks are in Airflow's own pool: a task in one that does not
+exist would wait for ever, and say nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Final
+
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+log = logging.getLogger(__name__)
+
+# The name of the pool; it has to exist in Airflow.
+POOL_VARIABLE: Final = "ONCEOVER_COPY_POOL"
+# Its slots, for whoever waits for one; what Airflow goes by is the pool itself.
+SLOTS_VARIABLE: Final = "ONCEOVER_COPY_SLOTS"
+_AIRFLOWS: Final = "default_pool"
+
+
+def copy_pool() -> str:
+    """Return the pool of copies, and of whatever else has no end."""
+    return os.environ.get(POOL_VARIABLE) or _AIRFLOWS
+
+
+def say_who_waits(count: Callable[[], int]) -> None:
+    """Warn where the slots of the pool are taken, before a task waits for one.
+
+    Args:
+        count: asks Airflow how many tasks hold slots or wait for them.
+    """
+    slots = os.environ.get(SLOTS_VARIABLE, "")
+    if not slots.isdecimal() or copy_pool() == _AIRFLOWS:
+        return
+    try:
+        taken = count()
+    except AirflowRuntimeError as error:
+        # Only a hint is lost.
+        log.info("how many copies run is not known: %s", error)
+        return
+    if taken >= int(slots):
+        log.warning(
+            "%d copies run or wait, and the pool %s has %s slots: this one waits until one of them ends. "
+            "`onceover status` shows which run; give the pool more slots, and Airflow as many more "
+            "(docs/deployment.md)",
+            taken,
+            copy_pool(),
+            slots,
+        )
