@@ -238,5 +238,6 @@ def _damaged(where: str, key: str, why: str) -> NeedsOperator:
         expected="entries that each hold the hash of the one before",
         seen="another one",
         resolve=f"keep a copy of {where} as evidence, find out who writes there, then delete the topic: "
-        "the next drill begins a new journal",
+        "the next drill begins a new journal, which knows neither what was fenced "
+        "before nor whether it was finished",
     )

@@ -7,10 +7,10 @@ very log that was promoted, whole up to what was copied: the offset means nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
@@ -19,11 +19,11 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.plan import Refusal
+from onceover.planning.plan import Change, Refusal
 from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, Passive
+from onceover.seeding.origins import FlowClusters
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
 from onceover.state.codes import StateCode
@@ -54,18 +54,37 @@ class _Logs:
     others: Mapping[str, Any]
 
 
+class SwitchFences(Protocol):
+    """What the switchovers of the promoted flow keep off its source, which this flow is to write to."""
+
+    def shut(self) -> Collection[str]:
+        """Return the topics there that everybody is kept off, this flow too."""
+
+    def lift(self, topics: Collection[str]) -> None:
+        """Let their writers in again.
+
+        Raises:
+            NeedsOperator: a drill of that flow is running.
+            Retriable: a cluster is away.
+        """
+
+
 @dataclass(frozen=True)
-class PromotedOrigin(Passive):
+class PromotedOrigin:
     """The end of each copy as it was when a switchover promoted it.
 
     Args:
         name: the flow whose copies were promoted; it copies from this flow's target to this flow's source.
         written: how many records a partition of this flow's target holds from one offset to another that are
             committed, or may be yet.
+        fences: lifted where they would keep this flow off.
     """
 
     name: str
     written: Callable[[TopicPartition, int, int], int]
+    fences: SwitchFences
+    # By topic, the cluster where everybody is kept off it.
+    _shut: dict[str, str] = field(default_factory=dict, init=False)
 
     def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
         """Name where each promoted copy ended.
@@ -87,7 +106,26 @@ class PromotedOrigin(Passive):
                     refused[seat.source] = answer
                 elif answer is not None:
                     found[seat.source] = answer
+        begun = {topic.target for topic in topics if any(seat.source in found for seat in topic.seats)}
+        self._shut.clear()
+        self._shut.update(dict.fromkeys(sorted(begun & set(self.fences.shut())), place.target.alias))
         return SeedOffsets(found, refused)
+
+    def changes(self) -> Sequence[Change]:
+        """Return the fences that are lifted."""
+        return [
+            Change("let in", f"writers of {topic} on {alias}", f"kept off by flow {self.name}", "free", "")
+            for topic, alias in self._shut.items()
+        ]
+
+    def prepare(self, place: FlowClusters) -> None:
+        """Lift what would keep this flow from writing.
+
+        Raises:
+            As ``SwitchFences.lift``.
+        """
+        if self._shut:
+            self.fences.lift(sorted(self._shut))
 
     def _logs(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,9 +13,11 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
 from onceover.drills.records import count_that_may_count
+from onceover.drills.switching.fences import shut
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.planning.operation import wait
 from onceover.seeding import spec as seedspec
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.apply import Seeder, SeedingRequest
@@ -31,6 +33,8 @@ from onceover.seeding.plan import Choice
 from onceover.seeding.promoted import PromotedOrigin
 from onceover.seeding.seamsearch import DEFAULT_LIMIT
 from onceover.topics.own import StateSettings
+from onceover.wiring.drills import drill_journal
+from onceover.wiring.fences import let_in
 from onceover.wiring.flows import identity, journal_of, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
 
@@ -90,7 +94,7 @@ def seeder(
     """
     spec = seedspec.parse_origin(request.origin)
     with ExitStack() as stack:
-        origin = _origin(flow, target, spec, stack, read)
+        origin = _origin(flow, source, target, spec, stack, read)
         yield _seeder(flow, source, target, SEED, origin, request.choice, request.topics)
 
 
@@ -137,7 +141,12 @@ def _seeder(
 
 
 def _origin(
-    flow: Flow, target: Cluster, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadFile
+    flow: Flow,
+    source: Cluster,
+    target: Cluster,
+    spec: seedspec.OriginSpec,
+    stack: ExitStack,
+    read: ReadFile,
 ) -> Origin:
     match spec.kind:
         case seedspec.GROUP:
@@ -153,9 +162,28 @@ def _origin(
         case seedspec.FLOW:
             return _other_flow(flow, spec.value, stack)
         case seedspec.PROMOTED:
-            return PromotedOrigin(load_flow(spec.value).flow, partial(_written, target))
+            promoted = load_flow(spec.value)
+            written = partial(_written, target)
+            return PromotedOrigin(promoted.flow, written, _PromotedFences(promoted, source))
         case start:
             return LogOrigin(start)
+
+
+@dataclass(frozen=True)
+class _PromotedFences:
+    """Fences of the flow whose copies were promoted; its journal is on this flow's ``source``."""
+
+    flow: Flow
+    source: Cluster
+
+    def shut(self) -> Collection[str]:
+        """Return what everybody is kept off."""
+        with drill_journal(self.flow, self.source, wait) as journal:
+            return shut(journal.read())
+
+    def lift(self, topics: Collection[str]) -> None:
+        """Let in whoever is kept off, with the clients of that flow, which has made the fence."""
+        let_in(self.flow, topics, wait, which=shut)
 
 
 def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from onceover.acls.cover import applies
-from onceover.acls.sync import is_open
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.local import LocalWorkers
 from onceover.audit.model import DECIDED, Reason, Side
@@ -28,31 +25,29 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, TailCompared, shown_already
-from onceover.drills.switching.course import PLANNED, UNPLANNED
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
+    EVERYBODY,
     PERSON,
-    AclFence,
-    CommandFence,
-    Fence,
     LiftedFences,
-    PersonFence,
-    UserCommand,
+    left_behind,
 )
+from onceover.drills.switching.modes import PLANNED
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
     SwitchoverRequest,
+    goes_on_with,
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
+from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed
-from onceover.kafka.admin.acls import DENY, AclAdmin
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.planning import commands
-from onceover.planning.operation import Caller, Pause, wait
+from onceover.planning.operation import Caller, Pause
 from onceover.seeding.plan import Choice
 from onceover.state import names
 from onceover.state.fencing import fence
@@ -69,6 +64,14 @@ from onceover.wiring.drills import (
     keep_report,
     matcher,
 )
+from onceover.wiring.fences import (
+    confirmed,
+    denied,
+    fence_makers,
+    let_in,
+    let_in_at_once,
+    switching_command,
+)
 from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.seeding import Seeding, seeder
@@ -76,13 +79,9 @@ from onceover.wiring.status import read_status
 
 log = logging.getLogger(__name__)
 
-EVERYBODY: Final = "User:*"
-_LOOK_S: Final = 0.5
-_LIFT_S: Final = 60.0
 _NAMED: Final = 3
 # No topic can be called so.
 _NO_TOPIC: Final = "/"
-_WRITING: Final = ("WRITE", "ALL")
 # What time has taken, or brings; everything else that cannot be compared has another cause.
 _PASSES: Final = frozenset(
     {
@@ -96,6 +95,8 @@ _PASSES: Final = frozenset(
 )
 # A source that is half dead is asked all the same; nobody waits for it.
 _GLANCE_S: Final = 3.0
+# Of the 30 s that its groups may take: where one partition has no leader the others' groups are moved.
+_PLACES_S: Final = 8.0
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def switchover(
             resolve="change one of both, or use switchover.fence: command",
         )
     with drill_journal(flow, target, pause) as journal:
-        how = _makers(flow, source, journal, "plan", pause)[spec.fence]().how
+        how = fence_makers(flow, source, journal, "plan", pause)[spec.fence]().how
         redirect = f"{spec.command[0]} redirect" if spec.redirect == COMMAND else "a person, who confirms it"
         yield Switchover(
             lambda drill: _parts(flow, source, target, journal, reverse, drill, wish, pause),
@@ -213,13 +214,15 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
             # Read as late as it can be: a drill may promote while it is asked to end.
             enrolled, chain = enrolled_of(flow, target), journal.read()
             _check_return(flow, chain, unfinished_of(chain, enrolled))
-            return chains.fenced_topics(chain) - {e.source for e in enrolled if e.is_promoted}
+            return left_behind(chain, enrolled, leads_back=flow.switchover.reverse is not None)
 
         def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
-            # One that was taken for dead may wake: it promotes nothing any more.
-            fence(target, names.leader_id(flow.flow))
+            promoted = {e.source for e in enrolled_of(flow, target) if e.is_promoted}
+            if not promoted.issuperset(topics):
+                # One that was taken for dead may wake: it promotes nothing any more.
+                fence(target, names.leader_id(flow.flow))
             standing = left() & set(topics)
-            lifted = LiftedFences(_makers(flow, source, journal, drill, pause))
+            lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
             return lifted.lift(BoundNotes(journal, drill), standing, deadline)
 
         return abort(journal, Removal(flow.flow, source, target), LeftFence(left, lift), flow.flow, pause)
@@ -229,13 +232,11 @@ def _check_return(
     flow: Flow, chain: Sequence[JournalEntry], unfinished: tuple[str, list[Enrolment]] | None
 ) -> None:
     if unfinished is not None:
-        begun = [e for e in chains.of_drill(chain, unfinished[0]) if e.what == chains.BEGUN]
-        mode = UNPLANNED if begun and begun[0].said.get("mode") == UNPLANNED else PLANNED
         raise NeedsOperator(
             f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
             code=DrillCode.PAST_RETURN,
             where=f"flow {flow.flow}",
-            resolve=f"{commands.command('drill', 'run', flow.flow, '--mode', mode)} goes on with it",
+            resolve=f"{goes_on_with(flow.flow, chain, unfinished[0])} goes on with it",
         )
 
 
@@ -276,7 +277,7 @@ def _parts(
     pause: Pause,
 ) -> SwitchoverParts:
     spec, groups = flow.switchover, GroupRequest(allowed=Allowed(take_over=wish.take_over))
-    makers = _makers(flow, source, journal, drill, pause)
+    makers = fence_makers(flow, source, journal, drill, pause)
     return SwitchoverParts(
         flow=flow.flow,
         source=source,
@@ -285,19 +286,18 @@ def _parts(
         glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
         scope=lambda: _in_scope(flow, source),
-        groups=lambda: group_sync(flow, source, target, groups),
+        groups=lambda: _groups(flow, source, target, groups, wish.mode),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=makers[spec.fence](),
         lifted=LiftedFences(makers),
-        denied=lambda copies: _denied(target, reverse, copies),
-        welcome=lambda copies: {} if reverse is None else _let_in(reverse, copies, pause),
+        denied=lambda copies: denied(target, reverse if wish.mode == PLANNED else None, copies),
+        welcome=_welcome(reverse, wish.mode, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
         back=spec.reverse,
         led_back=lambda: led_back(reverse),
-        lifts=spec.fence == ACLS and EVERYBODY in spec.deny,
         exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
         quiet_s=spec.quiet_ms / 1000,
@@ -305,61 +305,23 @@ def _parts(
     )
 
 
-def _makers(
-    flow: Flow, source: Cluster, journal: DrillJournal, drill: str, pause: Pause
-) -> dict[str, Callable[[], Fence]]:
-    """Return what makes fences, by their kind, as far as the flow file says how."""
-    acls = AclAdmin(source)
-    makers: dict[str, Callable[[], Fence]] = {
-        ACLS: lambda: AclFence(acls, flow.switchover.deny, lambda standing: is_open(acls, standing)),
-        PERSON: lambda: PersonFence(partial(_confirmed, flow, journal, drill, pause)),
-    }
-    if flow.switchover.command:
-        makers[COMMAND] = lambda: CommandFence(_command(flow, drill))
-    return makers
+@contextmanager
+def _groups(
+    flow: Flow, source: Cluster, target: Cluster, request: GroupRequest, mode: str
+) -> Iterator[GroupSync]:
+    """Yield what puts the flow's groups in place; in an unplanned one the source's silence has an end."""
+    with ExitStack() as stack:
+        giving = source if mode == PLANNED else stack.enter_context(source.hasty(_PLACES_S))
+        yield stack.enter_context(group_sync(flow, giving, target, request))
 
 
-def _denied(target: Cluster, reverse: Flow | None, copies: Sequence[str]) -> list[str]:
-    """Return the DENYs that would keep clients off the copies, but for those that we lift ourselves.
-
-    Who may not ask, or has no authorizer to ask, has none that we know of.
-    """
-    try:
-        standing = AclAdmin(target).topic_acls()
-    except (UsageError, NeedsOperator) as error:
-        log.debug("whether %s denies clients something is not known: %s", target.alias, error)
-        return []
-    ours = set() if reverse is None else _kept_off(reverse)
-    return [
-        str(acl)
-        for acl in sorted(standing)
-        if acl.permission == DENY
-        and acl.operation in _WRITING
-        and any(applies(acl, copy) and (copy, acl.principal) not in ours for copy in copies)
-    ]
-
-
-def _kept_off(reverse: Flow) -> set[tuple[str, str]]:
-    """Return whom the flow the other way has kept off its source, our target, by ACLs."""
-    with opened(reverse, both) as (_, target), drill_journal(reverse, target, wait) as journal:
-        return chains.fenced(journal.read()).get(ACLS, set())
-
-
-def _let_in(reverse: Flow, copies: Sequence[str], pause: Pause) -> Mapping[str, Any]:
-    """Lift what the flow the other way has made of fences: clients come back to its source."""
-    with opened(reverse, both) as (source, target), drill_journal(reverse, target, pause) as journal:
-        if not chains.fenced_topics(journal.read()) & set(copies):
-            return {}
-        # As a drill of its own in that flow's journal: one that runs there is not disturbed.
-        drill = f"back-{secrets.token_hex(6)}"
-        journal.begin(drill, {"mode": "abort"})
-        with journal.heartbeat(drill):
-            try:
-                lifted = LiftedFences(_makers(reverse, source, journal, drill, pause))
-                evidence = lifted.lift(BoundNotes(journal, drill), copies, Deadline(_LIFT_S))
-            finally:
-                journal.append(drill, chains.ENDED, {"result": "removed"})
-    return {"let_in": evidence}
+def _welcome(reverse: Flow | None, mode: str, pause: Pause) -> Callable[[Sequence[str]], Mapping[str, Any]]:
+    """Return what lets clients write where they come to; its journal is where they come from."""
+    if reverse is None:
+        return lambda _: {}
+    if mode == PLANNED:
+        return lambda copies: let_in(reverse, copies, pause)
+    return lambda copies: let_in_at_once(reverse, copies, pause, _GLANCE_S)
 
 
 def led_back(reverse: Flow | None) -> frozenset[str]:
@@ -374,42 +336,8 @@ def _redirect(
     flow: Flow, journal: DrillJournal, drill: str, pause: Pause
 ) -> Callable[[Sequence[str], Deadline], Mapping[str, Any]]:
     if flow.switchover.redirect == COMMAND:
-        return partial(_command(flow, drill).run, "redirect")
-    return lambda _, deadline: _confirmed(flow, journal, drill, pause, "redirect", deadline)
-
-
-def _command(flow: Flow, drill: str) -> UserCommand:
-    facts = {
-        "ONCEOVER_FLOW": flow.flow,
-        "ONCEOVER_DRILL": drill,
-        "ONCEOVER_SOURCE": flow.source.alias,
-        "ONCEOVER_TARGET": flow.target.alias,
-    }
-    return UserCommand(
-        flow.switchover.command, facts, lambda: drills_dir(flow).absolute() / drill, flow.path.parent
-    )
-
-
-def _confirmed(
-    flow: Flow, journal: DrillJournal, drill: str, pause: Pause, step: str, deadline: Deadline
-) -> Mapping[str, Any]:
-    """Wait until a person says that a step is done."""
-    how = commands.command("drill", "confirm", flow.flow, step)
-    late = NeedsOperator(
-        f"nobody has confirmed {step}",
-        code=DrillCode.NOT_CONFIRMED,
-        where=f"drill {drill}",
-        resolve=f"{how} does, while the drill waits",
-    )
-    log.warning("waiting for a person: %s, once that is done", how)
-    while True:
-        chain = journal.read()
-        word = chains.confirmed(chain, drill, step)
-        if word is not None:
-            return {"by": str(word.said.get("by")), "at_ms": word.at_ms}
-        if chains.is_asked_to_end(chain, drill) or deadline.passed:
-            raise late
-        pause(_LOOK_S)
+        return partial(switching_command(flow, drill).run, "redirect")
+    return lambda _, deadline: confirmed(flow, journal, drill, pause, "redirect", deadline)
 
 
 def _in_scope(flow: Flow, source: Cluster) -> list[str]:

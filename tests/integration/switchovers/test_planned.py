@@ -33,6 +33,7 @@ from tests.support.grants import (
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair
 from tests.support.rawkafka import Codec
+from tests.support.rehearsing import rehearsing
 from tests.support.replica import Live, Replica, Seen, delete_topics, read_records
 from tests.support.rightstable import command_rights
 from tests.support.switching import Switched, acls_of, copied, ran, step_of, switched, undone_or_gone_on_with
@@ -384,6 +385,27 @@ def test_killed_behind_the_promotion_it_is_gone_on_with(
 ) -> None:
     """The representative of the matrix in tests/soak, which has every step."""
     undone_or_gone_on_with(replica, capsys, tmp_path / "drill.log", "promote", "behind")
+
+
+def test_a_fence_that_a_killed_one_has_left_is_told_and_lifted_for_the_way_back(
+    replica: Switched, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Killed while everybody was kept off; then the topics were given away without asking the source."""
+    topic = copied(replica)
+    with rehearsing(replica, tmp_path / "drill.log", mode="planned", step="settle", when="before") as child:
+        assert child.wait(TIMEOUT_S) == -9, child.tail()
+    assert len(acls_of(replica)) == 1
+    path = str(replica.flow.path)
+    code, told = replica.command(capsys, "drill", "run", path, "--mode", "unplanned", "--approve")
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    (text,) = [each["text"] for each in told["findings"] if each["code"] == "STILL_FENCED"]
+    assert topic in text and "drill abort" in text
+    seed = "seed", "apply", str(other_way(replica).path), "--from", f"promoted:{path}"
+    code, seeded = replica.command(capsys, *seed)
+    assert (code, seeded["written"]) == (DONE, 2), json.dumps(seeded, indent=1)
+    assert acls_of(replica) == frozenset()
+    code, ended = replica.command(capsys, "drill", "abort", path)
+    assert (code, ended["unfenced"]) == (DONE, [])
 
 
 def test_a_switchover_works_with_the_rights_of_its_rows(

@@ -24,6 +24,7 @@ from onceover.wiring.switchovers import SwitchoverWish, abort_drill, switchover
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, offset_of
 from tests.support.orphaned import DONE, Orphaned, orphaned
+from tests.support.replica import delete_topics
 
 NOBODY = Caller(lambda _: None)
 
@@ -130,3 +131,18 @@ def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: O
     assert f"{group} {topic}:0" in text
     assert "from 2 to 7" in text
     assert "5 offsets" in text
+
+
+def test_a_topic_that_was_deleted_keeps_no_other_topics_groups_back(replica: Orphaned) -> None:
+    """A group that was never put in place before goes on where it is, as the source tells that."""
+    topic, group = copied(replica), f"{replica.name}-billing"
+    gone = replica.topic("gone")
+    replica.copy()
+    commit(replica.source_client, group, topic, {0: 7})
+    delete_topics(replica.source_client, [gone])
+    with unplanned(replica) as operation:
+        plan = operation.plan()
+        outcome = operation.apply(NOBODY, Approval.of(plan.items))
+    assert "answers in 1 of 2 partitions" in plan.describe()
+    assert isinstance(outcome, SwitchoverOutcome)
+    assert (outcome.verdict, offset_of(replica.target_client, group, topic)) == ("PASS", 7)

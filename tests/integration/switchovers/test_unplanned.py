@@ -12,6 +12,7 @@ import pytest
 
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.flows import write_flow
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica
 from tests.support.switching import step_of
@@ -20,6 +21,8 @@ from tests.support.waysout import commands
 DONE, AGAIN = 0, 5
 # The aim is 10 s on a quiet machine; what is tested is that nothing waits for the source.
 BOUND_S = 60.0
+# The flow the other way is asked for 3 s; without that bound it would be 30.
+REDIRECT_S = 15.0
 
 
 @pytest.fixture
@@ -32,12 +35,17 @@ def source(start_cluster: ClusterFactory) -> KafkaCluster:
 def replica(
     source: KafkaCluster, target_cluster: SharedCluster, tmp_path: Path, unique_name: str
 ) -> Iterator[Replica]:
-    """A flow from it, whose clients a program moves."""
+    """A flow from it, whose clients a program moves, and the flow the other way, whose journal is there."""
     program = tmp_path / "switch"
-    program.write_text("#!/bin/sh\nexit 0\n")
+    program.write_text('#!/bin/sh\necho "$1" > "$(dirname "$0")/heard"\n')
     program.chmod(0o700)
+    back = f"{unique_name}-back"
+    switchover = {"redirect": "command", "command": ["./switch"], "reverse": back}
+    sides = {"source": {"alias": "west"}, "target": {"alias": "east"}}
+    clients = target_cluster.client, source.client
+    write_flow(tmp_path, back, *clients, [f"{unique_name}[.].*"], **sides)
     with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
-        replica.configure(switchover={"redirect": "command", "command": ["./switch"]})
+        replica.configure(switchover=switchover)
         yield replica
 
 
@@ -72,7 +80,13 @@ def test_a_source_that_does_not_answer_holds_nobody_up(
     assert took_s < BOUND_S
     look = step_of(told, "look")["evidence"]
     assert (look["source_answers"], look["partitions"], look["partitions_unknown"]) == (False, 2, 2)
-    assert {finding["code"] for finding in told["findings"]} >= {"LOSS_UNKNOWN", "GROUPS_LEFT"}
+    assert {finding["code"] for finding in told["findings"]} >= {
+        "LOSS_UNKNOWN",
+        "GROUPS_LEFT",
+        "STILL_FENCED",
+    }
+    assert step_of(told, "redirect")["seconds"] < REDIRECT_S
+    assert (replica.flow.path.parent / "heard").read_text() == "redirect\n"
     assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 7
     assert len(replica.target_records(topic)) == 20
 

@@ -12,10 +12,20 @@ from onceover.drills import chain as chains
 from onceover.drills.abort import LeftFence, abort
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.switching.fences import ACLS, COMMAND, PERSON, AclFence, LiftedFences, PersonFence
+from onceover.drills.switching.fences import (
+    ACLS,
+    COMMAND,
+    PERSON,
+    AclFence,
+    LiftedFences,
+    PersonFence,
+    left_behind,
+    shut,
+)
 from onceover.errors import Fenced, NeedsOperator, UsageError
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from tests.unit.drills.test_abort import Journal, Removal
+from tests.unit.drills.test_switching import enrolment, written
 
 
 def deny(topic: str, principal: str = "User:*") -> Acl:
@@ -74,7 +84,7 @@ def test_what_somebody_else_denies_one_of_several_stays() -> None:
     """Only what was made is taken away, of each principal."""
     cluster, notes = Cluster(deny("t", "User:a")), Notes()
     made = fence(cluster, "User:a", "User:b").make(notes, ["t", "u"], Deadline(5.0))
-    assert made == {"acls": 3, "there_before": 1}
+    assert made == {"acls": 3, "inherited": 0, "there_before": 1}
     lifted(cluster).lift(notes, ["t", "u"], Deadline(5.0))
     assert cluster.acls == {deny("t", "User:a")}
     assert chains.fenced(notes.chain) == {}
@@ -122,8 +132,30 @@ def test_without_the_target_what_was_made_is_taken_away_by_memory() -> None:
     cluster, notes = Cluster(deny("u")), Notes()
     made = fence(cluster)
     made.make(notes, ["t", "u"], Deadline(5.0))
-    assert "1 ACLs" in made.give_up()
+    assert "1 ACLs" in lifted(cluster).give_up(made, {})
     assert cluster.acls == {deny("u")}
+
+
+def test_a_fence_of_one_that_was_killed_is_ours() -> None:
+    """It is not called somebody else's, and is lifted without the target as well."""
+    cluster, notes = Cluster(deny("u")), Notes()
+    fence(cluster).make(notes, ["t", "u"], Deadline(5.0))
+    again = fence(cluster)
+    made = again.make(notes, ["t", "u", "v"], Deadline(5.0))
+    assert made == {"acls": 1, "inherited": 1, "there_before": 1}
+    assert "2 ACLs" in lifted(cluster).give_up(again, {})
+    assert cluster.acls == {deny("u")}
+
+
+def test_a_fence_of_one_that_was_killed_is_lifted_before_it_is_made_again() -> None:
+    """In whichever way it was made; what nobody knows how to lift is named."""
+    cluster = Cluster(deny("t"), deny("u"))
+    told = lifted(cluster).give_up(
+        PersonFence(lambda *_: {}), {ACLS: {("t", "User:*")}, COMMAND: {("u", "")}, PERSON: {("v", "")}}
+    )
+    assert cluster.acls == {deny("u")}
+    for part in ("1 ACLs are deleted", "fenced by command, which", "u", "may start them again"):
+        assert part in told, part
 
 
 def test_where_topics_are_everybodys_a_deny_would_shut_readers_out() -> None:
@@ -152,6 +184,40 @@ def test_a_person_is_told_that_the_producers_may_start() -> None:
     assert made.make(notes, ["t"], Deadline(5.0)) == {"by": "ann", "step": "fence"}
     makers = LiftedFences({PERSON: lambda: made})
     assert makers.lift(notes, ["t"], Deadline(5.0)) == {"start_again": 1}
+
+
+FENCED = chains.FENCED, {"kind": ACLS, "marks": [["a", "User:*"], ["b", "User:app"]]}
+
+
+def test_who_is_shut_out_of_a_topic_is_everybody() -> None:
+    """The flow that leads back, too; a principal by name, or what a program does, is none of that."""
+    by_hand = {"kind": COMMAND, "marks": [["c", ""], ["d", "User:*"]]}
+    assert shut(written(("d1", *FENCED), ("d1", chains.FENCED, by_hand))) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("promoted_by", "mode", "leads_back", "left"),
+    [
+        # Killed before it has promoted anything.
+        ("", "planned", True, {"a", "b"}),
+        # Made to stand; the flow that leads back could not write where everybody is kept off.
+        ("d1", "planned", False, set()),
+        ("d1", "planned", True, {"a"}),
+        # It keeps nobody off: somebody before it has.
+        ("d2", "unplanned", False, {"a", "b"}),
+        ("d2", "unplanned", True, {"a", "b"}),
+        # It has gone on with the fence of the one that was killed.
+        ("d2", "planned", False, set()),
+    ],
+)
+def test_a_fence_that_nobody_wants_any_more_is_left_behind_also_on_promoted_topics(
+    promoted_by: str, mode: str, *, leads_back: bool, left: set[str]
+) -> None:
+    chain = written(
+        ("d1", chains.BEGUN, {"mode": "planned"}), ("d1", *FENCED), ("d2", chains.BEGUN, {"mode": mode})
+    )
+    enrolled = [enrolment("a", promoted_by), enrolment("b", promoted_by)]
+    assert left_behind(chain, enrolled, leads_back=leads_back) == left
 
 
 def test_what_promotes_while_it_is_asked_to_end_is_not_undone() -> None:

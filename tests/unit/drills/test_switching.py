@@ -128,17 +128,24 @@ def test_a_word_counts_for_its_drill_and_step() -> None:
     assert chains.confirmed(chain, "d1", "fence") is None
 
 
+BEGUN = "d1", chains.BEGUN, {"mode": "planned"}
+
+
 @pytest.mark.parametrize(
     ("entries", "unfinished"),
     [
-        ([], "d1"),
-        ([("d1", chains.ENDED, {"result": "FAIL", "done": False})], "d1"),
-        ([("d1", chains.ENDED, {"result": "died"})], "d1"),
+        ([BEGUN], "d1"),
+        # Of a journal that was deleted, nobody knows whether it was done: it is not done again.
+        ([], None),
+        ([("d2", chains.BEGUN, {"mode": "planned"})], None),
+        ([BEGUN, ("d1", chains.ENDED, {"result": "FAIL", "done": False})], "d1"),
+        ([BEGUN, ("d1", chains.ENDED, {"result": "died"})], "d1"),
         # Too slow, and done all the same.
-        ([("d1", chains.ENDED, {"result": "FAIL", "done": True})], None),
-        ([("d1", chains.ENDED, {"result": "PASS", "done": True})], None),
+        ([BEGUN, ("d1", chains.ENDED, {"result": "FAIL", "done": True})], None),
+        ([BEGUN, ("d1", chains.ENDED, {"result": "PASS", "done": True})], None),
         (
             [
+                BEGUN,
                 ("d1", chains.ENDED, {"result": "died"}),
                 ("d2", chains.BEGUN, {"goes_on": "d1"}),
                 ("d2", chains.ENDED, {"result": "PASS", "done": True}),
@@ -147,6 +154,7 @@ def test_a_word_counts_for_its_drill_and_step() -> None:
         ),
         (
             [
+                BEGUN,
                 ("d1", chains.ENDED, {"result": "died"}),
                 ("d2", chains.BEGUN, {"goes_on": "d1"}),
                 ("d2", chains.ENDED, {"result": "FAIL", "done": False}),
@@ -257,6 +265,8 @@ def test_what_is_given_up_is_shown() -> None:
         assert part in text, part
     assert told.document()["standing"] == {
         "answers": True,
+        "partitions": 1,
+        "answering": 1,
         "runs": True,
         "missing": {"a": 3},
         "stopped": {"a:0": "SOURCE_DIVERGED"},

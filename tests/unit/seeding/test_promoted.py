@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -58,8 +59,26 @@ def state(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"onceover.seeding.{module}.read_flow_state", lambda *_: known)
 
 
+class Fences:
+    """What the switchover has shut everybody out of, and what was lifted of it."""
+
+    def __init__(self, *topics: str) -> None:
+        self._topics, self.lifted = set(topics), list[str]()
+        self.planned: list[str] = []
+
+    def shut(self) -> set[str]:
+        return self._topics
+
+    def lift(self, topics: Collection[str]) -> None:
+        self.lifted += sorted(topics)
+
+
 def answer(
-    west: FakeCluster, *, east: FakeCluster | None = None, forgotten: bool = False
+    west: FakeCluster,
+    *,
+    east: FakeCluster | None = None,
+    forgotten: bool = False,
+    fences: Fences | None = None,
 ) -> SeedOffset | Refusal | None:
     """Return where the flow from west to east begins."""
     group = {} if forgotten else {TP: CommittedOffset(0, CUT, NO_EPOCH, META.encode())}
@@ -68,8 +87,11 @@ def answer(
     here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
     wanted = topic(seat(end=5_000))
     seated = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=wanted.seats)
-    origin = PromotedOrigin("there", lambda *_: 0)
+    origin = PromotedOrigin("there", lambda *_: 0, fences or Fences())
     found = origin.read(FlowClusters("back", west, east), [seated])
+    if fences is not None:
+        fences.planned = [change.object for change in origin.changes()]
+        origin.prepare(FlowClusters("back", west, east))
     return found.refused.get(TP) or found.offsets.get(TP)
 
 
@@ -82,6 +104,16 @@ def code(found: SeedOffset | Refusal | None) -> str:
 def test_it_begins_where_the_copy_ended(*, forgotten: bool) -> None:
     found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), forgotten=forgotten)
     assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, "none")
+
+
+def test_a_fence_that_would_keep_the_flow_off_is_shown_and_lifted_first() -> None:
+    """Of the topics that are led back, and no others."""
+    fences = Fences("a", "b")
+    assert isinstance(answer(cluster("west", WEST, 5_000, (EPOCH, 0)), fences=fences), SeedOffset)
+    assert (fences.planned, fences.lifted) == (["writers of a on east"], ["a"])
+    refused = Fences("a")
+    assert code(answer(cluster("west", ANOTHER, 5_000), fences=refused)) == StopCode.TARGET_RECREATED
+    assert (refused.planned, refused.lifted) == ([], [])
 
 
 @pytest.mark.parametrize("forgotten", [False, True])

@@ -65,14 +65,14 @@ class SwitchoverParts:
         audit: compares, from the verified watermark on, what was copied of source topics.
         leader: makes a leader of the flow, which asks the source for nothing.
         fence: keeps the source's writers off; ``lifted`` lets in again whom any switchover has kept off.
-        denied: DENYs on the target that would keep clients off the copies.
+        denied: DENYs on the target that would keep clients off the copies; where the source cannot be asked,
+            with those that the flow the other way has made.
         welcome: lets writers in on the target whom the flow the other way has kept off there.
         redirect: brings clients to the target, as far as we have a part in it.
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
         back: that flow's name.
         led_back: copies that the flow the other way has taken in already.
-        lifts: whether the fence would keep that flow off, too.
         exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
         quiet_s: how long nobody may have written for the fence to be believed.
@@ -98,7 +98,6 @@ class SwitchoverParts:
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
     back: str | None
     led_back: Callable[[], Collection[str]]
-    lifts: bool
     exactly_once: bool
     handled: bool
     quiet_s: float
@@ -153,8 +152,7 @@ class SwitchSteps:
     def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
         """Bring the clients to the target."""
         self._check_promoted()
-        welcomed = self.parts.welcome(sorted(e.target for e in self.enrolled.values()))
-        return {**welcomed, **self.parts.redirect(self._topics, deadline)}
+        return {**self._welcomed(), **self.parts.redirect(self._topics, deadline)}
 
     def close(self) -> None:
         """Let go of the flow, should it still be held."""
@@ -163,6 +161,20 @@ class SwitchSteps:
             self._leader = None
 
     # ---- what they share
+
+    def _welcomed(self) -> Mapping[str, Any]:
+        """Let in on the target whom the flow the other way has kept off there."""
+        try:
+            return self.parts.welcome(self._copies)
+        except Retriable as error:
+            mode = "unplanned"
+            go_on = commands.command("drill", "run", self.parts.flow, "--mode", mode)
+            raise Retriable(
+                f"whom the flow the other way keeps off {self.parts.target.alias} cannot be asked: "
+                f"{error.message}",
+                where=error.where,
+                resolve=f"run it again; if {self.parts.source.alias} is gone, {go_on} goes on without it",
+            ) from error
 
     def _cuts(self, live: Sequence[Enrolment]) -> dict[str, dict[int, int]]:
         """Return up to which source offset each partition was copied, by target topic."""
@@ -181,6 +193,10 @@ class SwitchSteps:
     @property
     def _topics(self) -> list[str]:
         return sorted(self.enrolled)
+
+    @property
+    def _copies(self) -> list[str]:
+        return sorted(each.target for each in self.enrolled.values())
 
     def _state(self) -> FlowState:
         """Return the flow's state as it is now."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from onceover.drills.course import DrillStep, PlannedStep
 from onceover.drills.switching.common import SwitchSteps
+from onceover.drills.switching.modes import PLANNED, UNPLANNED
 
 LOOK: Final = "look"
 PROMOTE: Final = "promote"
@@ -62,8 +63,6 @@ _UNPLANNED: Final = (
     *_GIVEN,
     PlannedStep("undo", "let go of the flow, unless promoted", 60, "onceover replicate {flow}"),
 )
-PLANNED: Final = "planned"
-UNPLANNED: Final = "unplanned"
 _COURSES: Final = {PLANNED: _COURSE, UNPLANNED: _UNPLANNED}
 STEP_NAMES: Final = tuple(step.name for step in _COURSE)
 UNPLANNED_NAMES: Final = tuple(step.name for step in _UNPLANNED)

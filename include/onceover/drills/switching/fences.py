@@ -17,9 +17,11 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.switching.modes import UNPLANNED
 from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
 from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
+from onceover.state.records.enrolment import Enrolment
 
 # Of a name of 249 characters each: they stay within one record of 1 MiB.
 _PER_ENTRY: Final = 1000
@@ -32,6 +34,7 @@ _GIVE_UP_S: Final = 60.0
 ACLS: Final = "acls"
 COMMAND: Final = "command"
 PERSON: Final = "person"
+EVERYBODY: Final = "User:*"
 
 
 class DrillNotes(Protocol):
@@ -74,8 +77,12 @@ class Fence(Protocol):
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Take away what was made of this kind for these topics, and nothing else."""
 
-    def give_up(self) -> str:
-        """Take away what this very object has made, though nobody can be told; return what was done."""
+    def give_up(self, marks: Collection[Mark]) -> str:
+        """Take away what this object has made, though nobody can be told; return what was done.
+
+        Args:
+            marks: what others of this kind have made before, which the journal has told.
+        """
 
 
 @dataclass
@@ -119,12 +126,13 @@ class AclFence:
             )
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
-        """Create what is missing; return once the brokers show it."""
+        """Create what is missing; return once the brokers show it. What a killed drill has made is ours."""
         wanted = self._acls((topic, principal) for topic in topics for principal in self.principals)
+        inherited = self._acls(_standing(notes, self.kind, topics))
         missing = wanted - self.acls.topic_acls()
         _note(notes, chains.FENCED, self.kind, {(acl.name, acl.principal) for acl in missing})
         notes.check()
-        self._made = missing
+        self._made = missing | inherited
         self.acls.create(missing)
         try:
             # Whoever has taken the drill over meanwhile has lifted what it knew of.
@@ -133,7 +141,12 @@ class AclFence:
             self.acls.delete(missing)
             raise
         self._await(lambda: wanted <= self.acls.topic_acls(), deadline)
-        return {"acls": len(missing), "there_before": len(wanted) - len(missing)}
+        there = wanted - missing
+        return {
+            "acls": len(missing),
+            "inherited": len(there & inherited),
+            "there_before": len(there - inherited),
+        }
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Delete what the flow's drills have created for these topics."""
@@ -145,10 +158,11 @@ class AclFence:
         _note(notes, chains.UNFENCED, self.kind, marks)
         return {"acls": len(acls)}
 
-    def give_up(self) -> str:
-        """Delete what this object has created."""
-        self.acls.delete(self._made)
-        return f"{len(self._made)} ACLs are deleted"
+    def give_up(self, marks: Collection[Mark]) -> str:
+        """Delete what this object has created, and what has been before."""
+        ours = self._made | self._acls(marks)
+        self.acls.delete(ours)
+        return f"{len(ours)} ACLs are deleted"
 
     @staticmethod
     def _acls(marks: Iterable[Mark]) -> frozenset[Acl]:
@@ -253,11 +267,12 @@ class CommandFence:
         _note(notes, chains.UNFENCED, self.kind, marks)
         return evidence
 
-    def give_up(self) -> str:
-        """Run it for what this object has had fenced."""
-        if not self._made:
+    def give_up(self, marks: Collection[Mark]) -> str:
+        """Run it for what this object has had fenced, and what has been before."""
+        topics = {*self._made, *(topic for topic, _ in marks)}
+        if not topics:
             return "nothing was fenced"
-        self.command.run("unfence", self._made, Deadline(_GIVE_UP_S))
+        self.command.run("unfence", sorted(topics), Deadline(_GIVE_UP_S))
         return f"{self.command.argv[0]} unfence was run"
 
 
@@ -287,7 +302,7 @@ class PersonFence:
         _note(notes, chains.UNFENCED, self.kind, marks)
         return {"start_again": len(marks)}
 
-    def give_up(self) -> str:
+    def give_up(self, marks: Collection[Mark]) -> str:
         """Say whose turn it is."""
         return "whoever has stopped the producers may start them again"
 
@@ -322,6 +337,46 @@ class LiftedFences:
                 )
             evidence |= self.makers[kind]().lift(notes, named, deadline)
         return evidence
+
+    def give_up(self, made: Fence, inherited: Mapping[str, Collection[Mark]]) -> str:
+        """Let in again whom ``made`` keeps off, though nobody can be told; return what was done.
+
+        Args:
+            inherited: what was made before, by kind, which the journal has told while it could be read.
+        """
+        told = []
+        for kind in sorted({made.kind, *inherited}):
+            marks = inherited.get(kind, ())
+            if kind == made.kind:
+                told.append(made.give_up(marks))
+            elif kind in self.makers:
+                told.append(self.makers[kind]().give_up(marks))
+            else:
+                topics = ", ".join(sorted({topic for topic, _ in marks})[:3])
+                told.append(f"{topics} is fenced by {kind}, which this flow file does not know")
+        return "; ".join(told)
+
+
+def shut(chain: Iterable[JournalEntry]) -> set[str]:
+    """Return the topics that everybody is kept off by ACLs, the flow that leads back among them. Pure."""
+    return {topic for topic, principal in chains.fenced(chain).get(ACLS, ()) if principal == EVERYBODY}
+
+
+def left_behind(
+    chain: Sequence[JournalEntry], enrolled: Collection[Enrolment], *, leads_back: bool
+) -> set[str]:
+    """Return the source topics whose writers are kept off, and should not be while no drill runs. Pure.
+
+    Until its topics come back the fence of a planned switchover stands, but where it would keep off the flow
+    that leads them back. An unplanned one has none: what stands is what one before it has left.
+
+    Args:
+        enrolled: the flow's topics; ``leads_back`` whether it names a flow that leads them back.
+    """
+    unplanned = {e.drill for e in chain if e.what == chains.BEGUN and e.said.get("mode") == UNPLANNED}
+    promoted = {e.source: e.promoted.drill for e in enrolled if e.promoted is not None and e.is_promoted}
+    wanted = {topic for topic, drill in promoted.items() if drill not in unplanned}
+    return chains.fenced_topics(chain) - (wanted - shut(chain) if leads_back else wanted)
 
 
 def _standing(notes: DrillNotes, kind: str, topics: Collection[str]) -> set[Mark]:

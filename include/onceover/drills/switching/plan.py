@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from onceover.drills.course import DrillStep
 from onceover.drills.switching.course import PROMOTE
@@ -13,6 +13,8 @@ from onceover.planning.approval import Item, items_of
 from onceover.planning.plan import Change, Plan
 from onceover.shown import lined
 from onceover.state.records.enrolment import Enrolment
+
+_GO_ON: Final = "go on with"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,11 @@ class SwitchoverPlan(Plan):
         be given up, was not shown: a source that answers by now, a flow that copies again.
         """
         return items_of(self.changes, exact=True)
+
+    @property
+    def own_items(self) -> Sequence[Item]:
+        """What is left of them to the approval under which the topics were promoted."""
+        return items_of([change for change in self.changes if change.what != _GO_ON], exact=True)
 
     @property
     def exit_code(self) -> int:
@@ -79,6 +86,15 @@ class SwitchoverPlan(Plan):
                 lines.append("  ---- point of no return: before it a failing run undoes itself, behind it it")
                 lines.append("       only goes forward, and goes on when it is run again")
         return lined(lines)
+
+
+def gone_on(enrolled: Sequence[Enrolment], drill: str) -> tuple[Change, ...]:
+    """Return that what is behind the promotion of topics by a drill is done for it."""
+    behind = f"switchover {drill}"
+    return tuple(
+        Change(_GO_ON, each.target, "promoted", behind, "it was promoted, and that is not finished")
+        for each in enrolled
+    )
 
 
 def changes_of(

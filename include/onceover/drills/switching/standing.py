@@ -22,7 +22,7 @@ class SourceStanding:
 
     Args:
         flow: its name; ``source`` alias of its source.
-        answers: every partition of the topics tells where it ends.
+        partitions: of the topics; ``answering`` how many of them tell where they end.
         runs: the flow shows signs of life.
         missing: offsets that are on the source alone, by source topic, with those behind open transactions;
             None where that is not known.
@@ -31,7 +31,8 @@ class SourceStanding:
 
     flow: str
     source: str
-    answers: bool
+    partitions: int
+    answering: int
     runs: bool
     missing: Mapping[str, int | None]
     stopped: Mapping[str, str]
@@ -44,11 +45,17 @@ class SourceStanding:
         return cls(
             entry["flow"],
             entry["source"]["alias"],
-            bool(mine) and all(p["high_watermark"] is not None for p in mine),
+            len(mine),
+            sum(1 for p in mine if p["high_watermark"] is not None),
             entry["run"]["state"] in _LIVES,
             {topic: _missing(losses.get(topic)) for topic in sorted({p["topic"] for p in mine})},
             {f"{p['topic']}:{p['partition']}": p["stop"]["code"] for p in mine if p["stop"]},
         )
+
+    @property
+    def answers(self) -> bool:
+        """Whether all of them do: a planned switchover is possible."""
+        return 0 < self.partitions == self.answering
 
     def given_up(self, *, whatever: bool = False) -> list[Change]:
         """Return what is there, and not waited for; ``whatever``: also what is there at another look only."""
@@ -72,11 +79,20 @@ class SourceStanding:
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
-        told = asdict(self)
-        return {key: told[key] for key in ("answers", "runs", "missing", "stopped")}
+        told = {**asdict(self), "answers": self.answers}
+        shown = "answers", "partitions", "answering", "runs", "missing", "stopped"
+        return {key: told[key] for key in shown}
 
     def __str__(self) -> str:
-        source = "answers" if self.answers else "does not answer: nobody is asked for what is on it alone"
+        if self.answers:
+            source = "answers"
+        elif self.answering:
+            source = (
+                f"answers in {self.answering} of {self.partitions} partitions: a planned switchover of the "
+                "topics that answer whole, chosen with `--topics`, would lose nothing"
+            )
+        else:
+            source = "does not answer: nobody is asked for what is on it alone"
         return f"{self.source} {source}; flow {self.flow} {'runs' if self.runs else 'does not run'}"
 
 

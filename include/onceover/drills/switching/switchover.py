@@ -16,18 +16,21 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import LOOK, PLANNED, REVERSE, UNAVAILABLE, course_of
+from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
-from onceover.drills.switching.plan import SwitchoverPlan, changes_of
+from onceover.drills.switching.modes import PLANNED, UNPLANNED
+from onceover.drills.switching.plan import SwitchoverPlan, changes_of, gone_on
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.planning import commands
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.state.records.enrolment import Enrolment
 
+_NAMED: Final = 3
 # Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
 _BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)
 
@@ -198,7 +201,7 @@ class Switchover:
         plan, steps, course, clusters = self._planned(drill)
         caller.announce(plan)
         approved = approval or Approval.of(plan.items)
-        approved.check(plan.items, plan.title)
+        approved.check(plan.own_items if self._is_own(plan, approved) else plan.items, plan.title)
         parts = steps.parts
         outcome = SwitchoverOutcome(
             plan,
@@ -212,6 +215,11 @@ class Switchover:
         )
         runner = DrillRunner(self._journal, self._report)
         return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)
+
+    def _is_own(self, plan: SwitchoverPlan, approved: Approval) -> bool:
+        """Tell whether what is gone on with was begun under this very approval."""
+        begun = [] if plan.goes_on is None else begun_of(self._journal.read(), plan.goes_on)
+        return any(chains.approval_of(entry) == approved.id for entry in begun)
 
     def _done_under(self, approval: Approval) -> EarlierSwitchover | None:
         # Behind it the flow has none of its topics any more, and there would be nothing to plan.
@@ -230,6 +238,8 @@ class Switchover:
         state, layout = started(target, parts.flow)
         chain = self._journal.read()
         unfinished = unfinished_of(chain, state.enrolled.values())
+        if unfinished is not None:
+            self._check_wanted(parts.flow, chain, *unfinished)
         chosen = unfinished[1] if unfinished else self._chosen(state.enrolled.values())
         enrolled = {each.source: each for each in chosen}
         active = [each.source for each in state.enrolled.values() if each.active]
@@ -251,16 +261,19 @@ class Switchover:
             operation="switchover",
             flow=parts.flow,
             mode=request.mode,
-            changes=changes_of(
-                # What was promoted already is in nobody's hands any more.
-                [] if unfinished else list(chosen),
-                parts.source.alias,
-                target.alias,
-                request.fence if request.mode == PLANNED and not unfinished else None,
-                request.redirect,
-                reverse,
-                standing,
-                whatever=request.whatever_is_lost,
+            changes=(
+                *(gone_on(chosen, unfinished[0]) if unfinished else ()),
+                *changes_of(
+                    # What was promoted already is in nobody's hands any more.
+                    [] if unfinished else list(chosen),
+                    parts.source.alias,
+                    target.alias,
+                    request.fence if request.mode == PLANNED and not unfinished else None,
+                    request.redirect,
+                    reverse,
+                    standing,
+                    whatever=request.whatever_is_lost,
+                ),
             ),
             topics=tuple(sorted(enrolled)),
             steps=course,
@@ -270,6 +283,26 @@ class Switchover:
         )
         ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids
+
+    def _check_wanted(
+        self, flow: str, chain: Sequence[JournalEntry], drill: str, unfinished: Collection[Enrolment]
+    ) -> None:
+        """Refuse to do for topics that were not asked for what is behind their promotion.
+
+        Raises:
+            NeedsOperator: PAST_RETURN.
+        """
+        wanted = self._request.topics
+        others = [e.source for e in unfinished if wanted is not None and not wanted(e.source)]
+        if others:
+            raise NeedsOperator(
+                f"switchover {drill} has passed the point of no return, and comes first: it is not finished",
+                code=DrillCode.PAST_RETURN,
+                where=f"flow {flow}",
+                expected="`--topics` with all that it has promoted, or without",
+                seen=f"{len(others)} of its topics are not asked for: {', '.join(others[:_NAMED])}",
+                resolve=f"{goes_on_with(flow, chain, drill)} goes on with it; then run this one",
+            )
 
     def _chosen(self, enrolled: Collection[Enrolment]) -> list[Enrolment]:
         active = sorted((e for e in enrolled if e.active), key=lambda e: e.source)
@@ -287,12 +320,24 @@ class Switchover:
         return found
 
 
+def begun_of(chain: Sequence[JournalEntry], drill: str) -> list[JournalEntry]:
+    """Return the beginning of a drill; none where the journal does not know it. Pure."""
+    return [entry for entry in chains.of_drill(chain, drill) if entry.what == chains.BEGUN]
+
+
+def goes_on_with(flow: str, chain: Sequence[JournalEntry], drill: str) -> str:
+    """Return the command that goes on with a switchover, in the mode in which it was begun. Pure."""
+    modes = {entry.said.get("mode") for entry in begun_of(chain, drill)}
+    return commands.command("drill", "run", flow, "--mode", UNPLANNED if UNPLANNED in modes else PLANNED)
+
+
 def unfinished_of(
     chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]
 ) -> tuple[str, list[Enrolment]] | None:
     """Return the switchover that has promoted topics and did not end well, with these topics. Pure.
 
-    One that goes on behind another one ends that one with it.
+    One that goes on behind another one ends that one with it. One that the journal does not know was before
+    the journal, which was deleted: nobody knows whether it was finished, and it is not done once more.
     """
     by_drill: dict[str, list[Enrolment]] = {}
     for each in enrolled:
@@ -301,6 +346,7 @@ def unfinished_of(
     done = {e.drill for e in chain if e.what == chains.ENDED and e.said.get("done") is True}
     begun = [e for e in chain if e.what == chains.BEGUN and e.drill in done]
     done |= {str(entry.said["goes_on"]) for entry in begun if "goes_on" in entry.said}
-    for drill in sorted(by_drill.keys() - done):
+    known = {e.drill for e in chain if e.what == chains.BEGUN}
+    for drill in sorted(by_drill.keys() & known - done):
         return drill, sorted(by_drill[drill], key=lambda e: e.source)
     return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
+from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.dryrun import losses_of
 from onceover.drills.switching.common import SwitchSteps, shown_already
@@ -66,11 +67,12 @@ class UnplannedSteps(SwitchSteps):
             "positions": {f"{p['topic']}:{p['partition']}": p["position"] for p in mine},
             "last_commit_ms": found["last_commit_ms"],
             "source_answers": self.standing().answers,
+            "partitions_answering": self.standing().answering,
         }
 
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place once more where the source tells where they are."""
-        if not self.standing().answers:
+        if not self.standing().answering:
             return self._as_they_stand("the source does not answer")
         try:
             with self.parts.groups() as sync:
@@ -105,6 +107,27 @@ class UnplannedSteps(SwitchSteps):
                 return {"open": len(open_in)}
         return {"open": 0}
 
+    def _welcomed(self) -> Mapping[str, Any]:
+        """Let in whom the flow the other way has kept off, if that can be asked: its journal is there.
+
+        Whoever is kept off the copies all the same is named.
+        """
+        evidence: Mapping[str, Any] = {}
+        try:
+            evidence = self.parts.welcome(self._copies)
+        except OnceoverError as error:
+            text = f"whom the flow the other way keeps off {self.parts.target.alias} cannot be asked"
+            self.findings.append((DrillCode.STILL_FENCED, f"{text}: {error.message}"))
+        try:
+            denied = self.parts.denied(self._copies)
+        except OnceoverError as error:
+            self.findings.append((DrillCode.NOT_COMPARED, f"ACLs: {error.message}"))
+            return evidence
+        if denied:
+            text = f"{len(denied)} ACLs keep clients off the copies, remove them by hand: "
+            self.findings.append((DrillCode.TARGET_DENIES, f"{text}{', '.join(denied[:_NAMED])}"))
+        return evidence
+
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
         """Write and read on the target."""
         self._check_promoted()
@@ -114,6 +137,7 @@ class UnplannedSteps(SwitchSteps):
         see = commands.command("drill", "orphans", "plan", self.parts.flow)
         text = f"when the source is back: {see} tells what it holds alone, and which transactions were torn"
         self.findings.append((DrillCode.LOOK_BACK, text))
+        self._name_left_fence()
         return {**evidence, "clients_on_the_target": there}
 
     def undo(self, _: Deadline) -> Mapping[str, Any]:
@@ -123,6 +147,17 @@ class UnplannedSteps(SwitchSteps):
             return {"promoted": True}
         self._name_stopped()
         return {"promoted": False}
+
+    def _name_left_fence(self) -> None:
+        """Say whose writers a planned one has kept off, and could not let in: nobody else knows of it."""
+        left = sorted(chains.fenced_topics(self.notes.read()) & set(self.enrolled))
+        if left:
+            lift = commands.command("drill", "abort", self.parts.flow)
+            text = (
+                f"an earlier drill keeps writers off {', '.join(left[:_NAMED])} on {self.parts.source.alias} "
+                f"({len(left)} topics), and so whoever leads them back: when it is back {lift} lets them in"
+            )
+            self.findings.append((DrillCode.STILL_FENCED, text))
 
     def _as_they_stand(self, why: str) -> Mapping[str, Any]:
         text = f"groups go on where they were put in place the last time: {why}"

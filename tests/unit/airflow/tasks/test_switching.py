@@ -21,7 +21,7 @@ ORDERS = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
 
 
 def question(missing: int | None, *, answers: bool) -> str:
-    standing = SourceStanding("orders-dr", "east", answers, False, {"orders": missing}, {})
+    standing = SourceStanding("orders-dr", "east", 1, int(answers), False, {"orders": missing}, {})
     changes = changes_of([ORDERS], "east", "west", None, "ann", None, standing)
     return DRILL.question(
         SwitchoverPlan(

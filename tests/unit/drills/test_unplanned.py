@@ -1,0 +1,129 @@
+"""The steps of an unplanned switchover without clusters: whatever the source does, it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onceover.backoff import Deadline
+from onceover.drills import chain as chains
+from onceover.drills.switching.unplanned import UnplannedSteps
+from onceover.errors import Retriable
+from onceover.planning.operation import Caller
+from onceover.planning.plan import Refusal
+from onceover.state.read import FlowState
+from onceover.state.records.enrolment import Enrolment
+from tests.unit.drills.test_fences import Notes
+from tests.unit.drills.test_switching import enrolment, entry
+
+AWAY = Retriable("no broker of east answers")
+
+
+def refuses(error: Exception) -> Callable[..., Any]:
+    def call(*_: object) -> Any:
+        raise error
+
+    return call
+
+
+class Steps(UnplannedSteps):
+    """Topics a and b, which this drill has promoted."""
+
+    def _live(self, state: FlowState | None = None) -> dict[str, Enrolment]:
+        return dict(self.enrolled)
+
+
+def steps(notes: Notes | None = None, **parts: Any) -> Steps:
+    heard: list[tuple[str, Sequence[str]]] = []
+
+    def redirect(topics: Sequence[str], _: Deadline) -> Mapping[str, Any]:
+        heard.append(("redirect", topics))
+        return {"exit_code": 0}
+
+    usual = {
+        "flow": "orders-dr",
+        "source": SimpleNamespace(alias="east"),
+        "target": SimpleNamespace(alias="west"),
+        "welcome": lambda _: {},
+        "denied": lambda _: (),
+        "redirect": redirect,
+        "heard": heard,
+        "pause": lambda _: False,
+    }
+    enrolled = {topic: enrolment(topic, "d1") for topic in ("a", "b")}
+    made = SimpleNamespace(**{**usual, **parts})
+    return Steps(cast(Any, made), "d1", "d1", enrolled, True, notes or Notes(), cast(Any, None))
+
+
+def test_clients_are_brought_over_although_nobody_can_ask_whom_the_way_back_keeps_off() -> None:
+    """Its journal is on the source, which is gone; what is denied on the target is named."""
+    switching = steps(welcome=refuses(AWAY), denied=lambda copies: [f"DENY WRITE on {copies[0]}"])
+    assert switching.redirect(Deadline(5.0)) == {"exit_code": 0}
+    assert cast(Any, switching.parts).heard == [("redirect", ["a", "b"])]
+    told = dict(switching.findings)
+    assert "no broker of east answers" in told["STILL_FENCED"]
+    assert "DENY WRITE on a" in told["TARGET_DENIES"]
+
+
+def test_that_the_target_cannot_be_asked_holds_up_no_redirect() -> None:
+    switching = steps(denied=refuses(Retriable("west is slow")))
+    assert switching.redirect(Deadline(5.0)) == {"exit_code": 0}
+    assert "west is slow" in dict(switching.findings)["NOT_COMPARED"]
+
+
+def test_who_is_let_in_is_told() -> None:
+    switching = steps(welcome=lambda _: {"let_in": {"acls": 2}})
+    assert switching.redirect(Deadline(5.0)) == {"let_in": {"acls": 2}, "exit_code": 0}
+    assert switching.findings == []
+
+
+def verified(notes: Notes) -> list[tuple[str, str]]:
+    """Return the findings of *verify*."""
+    switching = steps(notes, clients=lambda *_: SimpleNamespace(consumers=()))
+    switching.probe = cast(Any, SimpleNamespace(run=lambda *_: {}))
+    switching.verify(Deadline(5.0))
+    return switching.findings
+
+
+def test_a_fence_that_an_earlier_drill_has_left_on_promoted_topics_is_told() -> None:
+    """It could not be lifted, as the source was gone; nobody else would know of it."""
+    notes = Notes()
+    assert "STILL_FENCED" not in dict(verified(notes))
+    notes.write(chains.FENCED, {"kind": "acls", "marks": [["a", "User:*"], ["other", "User:*"]]})
+    text = dict(verified(notes))["STILL_FENCED"]
+    assert "a on east" in text and "other" not in text
+    assert "`onceover drill abort orders-dr`" in text
+
+
+HALF = entry(("a", 3, None), ("b", None, None))
+
+
+class Sync:
+    """Puts groups in place; one is left alone."""
+
+    def apply(self, _: Caller) -> Any:
+        left = Refusal("billing b:0", "GROUP_UNKNOWN", "the source does not tell where it ends", "wait")
+        return SimpleNamespace(waiting=[left], done=["billing a:0"], plan=SimpleNamespace(risky=[]))
+
+
+@pytest.mark.parametrize(
+    ("told", "written"), [(HALF, 1), (entry(("a", None, None), ("b", None, None)), 0)], ids=["half", "none"]
+)
+def test_groups_are_put_in_place_where_anything_answers(told: dict[str, Any], written: int) -> None:
+    """A partition without a leader, or a topic that was deleted, says nothing of the others' groups."""
+    switching = steps(glance=lambda: told, groups=lambda: nullcontext(Sync()))
+    assert switching.place(Deadline(5.0))["written"] == written
+    (text,) = [text for code, text in switching.findings if code == "GROUPS_LEFT"]
+    assert ("billing b:0" in text) == bool(written)
+
+
+def test_a_source_that_answers_in_part_is_no_silent_one() -> None:
+    """A person reads what is known, and that what answers whole could go over without a loss."""
+    standing = steps(glance=lambda: HALF).standing()
+    assert "answers in 1 of 2 partitions" in str(standing)
+    assert "`--topics`" in str(standing) and "lose nothing" in str(standing)
+    assert (standing.answers, standing.document()["answering"], standing.given_up()) == (False, 1, [])
