@@ -339,7 +339,8 @@ def test_whatever_keeps_the_way_back_away_a_person_leads_it_back() -> None:
         raise Retriable("east is away")
 
     parts: Any = SimpleNamespace(flow="orders-dr", reverse=away, back="orders-back", lifts=False)
-    steps = PlannedSteps(parts, "d1", "d1", {}, True, cast(Any, None), cast(Any, None))
+    notes: Any = SimpleNamespace(read=list)
+    steps = PlannedSteps(parts, "d1", "d1", {}, True, notes, cast(Any, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlannedSteps, "_check_promoted", lambda _: None)
         with pytest.raises(NeedsOperator, match="east is away") as caught:
