@@ -13,13 +13,14 @@ import pytest
 
 from onceover.config.flow.load import load_flow
 from onceover.drills.switching.switchover import Switchover, SwitchoverOutcome
-from onceover.errors import NeedsOperator, UsageError
+from onceover.drills.switching.unplanned import UnplannedSteps
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
 from onceover.wiring import switchovers
 from onceover.wiring.flows import opened
 from onceover.wiring.status import read_status
-from onceover.wiring.switchovers import SwitchoverWish, switchover
+from onceover.wiring.switchovers import SwitchoverWish, abort_drill, switchover
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, offset_of
 from tests.support.orphaned import DONE, Orphaned, orphaned
@@ -93,6 +94,28 @@ def test_a_task_that_is_tried_again_behind_its_end_tells_of_it(replica: Orphaned
         assert first.drill in again.describe()
         with pytest.raises(UsageError, match="copies none of the topics"):
             operation.apply(NOBODY, Approval.of([]))
+
+
+def test_a_task_that_is_tried_again_behind_an_abort_does_nothing(
+    replica: Orphaned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster was away, somebody has ended it between two tries: nothing is promoted without a yes."""
+    copied(replica)
+    with monkeypatch.context() as away, unplanned(replica) as operation:
+
+        def stop(*_: object) -> Mapping[str, Any]:
+            raise Retriable("west is away")
+
+        away.setattr(UnplannedSteps, "stop", stop)
+        approved = Approval.of(operation.plan().items)
+        assert operation.apply(NOBODY, approved).exit_code == Retriable.exit_code
+    found = abort_drill(load_flow(str(replica.flow.path)), wait)
+    assert (found.drill, found.withdrawn is None) == (None, False)
+    with unplanned(replica) as operation:
+        with pytest.raises(NeedsOperator) as refused:
+            operation.apply(NOBODY, approved)
+        assert refused.value.code == "DRILL_ABORTED"
+        assert operation.apply(NOBODY, Approval.of(operation.plan().items)).exit_code == DONE
 
 
 def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: Orphaned) -> None:

@@ -84,7 +84,7 @@ def test_what_somebody_else_denies_one_of_several_stays() -> None:
     """Only what was made is taken away, of each principal."""
     cluster, notes = Cluster(deny("t", "User:a")), Notes()
     made = fence(cluster, "User:a", "User:b").make(notes, ["t", "u"], Deadline(5.0))
-    assert made == {"acls": 3, "there_before": 1}
+    assert made == {"acls": 3, "inherited": 0, "there_before": 1}
     lifted(cluster).lift(notes, ["t", "u"], Deadline(5.0))
     assert cluster.acls == {deny("t", "User:a")}
     assert chains.fenced(notes.chain) == {}
@@ -132,8 +132,30 @@ def test_without_the_target_what_was_made_is_taken_away_by_memory() -> None:
     cluster, notes = Cluster(deny("u")), Notes()
     made = fence(cluster)
     made.make(notes, ["t", "u"], Deadline(5.0))
-    assert "1 ACLs" in made.give_up()
+    assert "1 ACLs" in lifted(cluster).give_up(made, {})
     assert cluster.acls == {deny("u")}
+
+
+def test_a_fence_of_one_that_was_killed_is_ours() -> None:
+    """It is not called somebody else's, and is lifted without the target as well."""
+    cluster, notes = Cluster(deny("u")), Notes()
+    fence(cluster).make(notes, ["t", "u"], Deadline(5.0))
+    again = fence(cluster)
+    made = again.make(notes, ["t", "u", "v"], Deadline(5.0))
+    assert made == {"acls": 1, "inherited": 1, "there_before": 1}
+    assert "2 ACLs" in lifted(cluster).give_up(again, {})
+    assert cluster.acls == {deny("u")}
+
+
+def test_a_fence_of_one_that_was_killed_is_lifted_before_it_is_made_again() -> None:
+    """In whichever way it was made; what nobody knows how to lift is named."""
+    cluster = Cluster(deny("t"), deny("u"))
+    told = lifted(cluster).give_up(
+        PersonFence(lambda *_: {}), {ACLS: {("t", "User:*")}, COMMAND: {("u", "")}, PERSON: {("v", "")}}
+    )
+    assert cluster.acls == {deny("u")}
+    for part in ("1 ACLs are deleted", "fenced by command, which", "u", "may start them again"):
+        assert part in told, part
 
 
 def test_where_topics_are_everybodys_a_deny_would_shut_readers_out() -> None:

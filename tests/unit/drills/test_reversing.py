@@ -1,4 +1,4 @@
-"""The step behind a planned switchover that has the flow the other way begin, without clusters."""
+"""The steps of a planned switchover that lift fences, without clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.switching.steps import PlannedSteps
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
@@ -46,3 +46,40 @@ def test_a_fence_that_shuts_everybody_out_is_lifted_although_the_way_back_does_n
     with pytest.raises(NeedsOperator, match="of its own"):
         steps.reverse(Deadline(5.0))
     assert heard == lifted
+
+
+def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too() -> None:
+    """As *look* has found it in the journal: nobody can be asked any more."""
+    notes, given_up = Notes(), list[object]()
+    notes.write(chains.FENCED, {"kind": "acls", "marks": [["a", "User:*"], ["other", "User:*"]]})
+
+    def gone(*_: object) -> Any:
+        raise Retriable("no broker of west answers")
+
+    def give_up(_: object, inherited: object) -> str:
+        given_up.append(inherited)
+        return "1 ACLs are deleted"
+
+    parts = SimpleNamespace(look=gone, fence=None, lifted=SimpleNamespace(give_up=give_up))
+    steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
+    with pytest.raises(Retriable):
+        steps.look(Deadline(5.0))
+    steps._not_promoted = gone  # type: ignore[method-assign]
+    with pytest.raises(Retriable):
+        steps.undo(Deadline(5.0))
+    assert given_up == [{"acls": {("a", "User:*")}}]
+    assert "1 ACLs are deleted" in dict(steps.findings)["STILL_FENCED"]
+
+
+def test_who_cannot_let_writers_in_is_told_how_to_go_on_without_the_source() -> None:
+    """It has died behind the promotion, and may be gone for good."""
+
+    def gone(*_: object) -> Any:
+        raise Retriable("no broker of east answers")
+
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    parts = SimpleNamespace(flow="orders-dr", welcome=gone, **sides)
+    steps = Steps(cast(Any, parts), "d1", "d1", {"a": enrolment("a", "d1")}, True, Notes(), cast(Any, None))
+    with pytest.raises(Retriable, match="no broker of east answers") as caught:
+        steps.redirect(Deadline(5.0))
+    assert "`onceover drill run orders-dr --mode unplanned` goes on without it" in str(caught.value.resolve)

@@ -77,8 +77,12 @@ class Fence(Protocol):
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Take away what was made of this kind for these topics, and nothing else."""
 
-    def give_up(self) -> str:
-        """Take away what this very object has made, though nobody can be told; return what was done."""
+    def give_up(self, marks: Collection[Mark]) -> str:
+        """Take away what this object has made, though nobody can be told; return what was done.
+
+        Args:
+            marks: what others of this kind have made before, which the journal has told.
+        """
 
 
 @dataclass
@@ -122,12 +126,13 @@ class AclFence:
             )
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
-        """Create what is missing; return once the brokers show it."""
+        """Create what is missing; return once the brokers show it. What a killed drill has made is ours."""
         wanted = self._acls((topic, principal) for topic in topics for principal in self.principals)
+        inherited = self._acls(_standing(notes, self.kind, topics))
         missing = wanted - self.acls.topic_acls()
         _note(notes, chains.FENCED, self.kind, {(acl.name, acl.principal) for acl in missing})
         notes.check()
-        self._made = missing
+        self._made = missing | inherited
         self.acls.create(missing)
         try:
             # Whoever has taken the drill over meanwhile has lifted what it knew of.
@@ -136,7 +141,12 @@ class AclFence:
             self.acls.delete(missing)
             raise
         self._await(lambda: wanted <= self.acls.topic_acls(), deadline)
-        return {"acls": len(missing), "there_before": len(wanted) - len(missing)}
+        there = wanted - missing
+        return {
+            "acls": len(missing),
+            "inherited": len(there & inherited),
+            "there_before": len(there - inherited),
+        }
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Delete what the flow's drills have created for these topics."""
@@ -148,10 +158,11 @@ class AclFence:
         _note(notes, chains.UNFENCED, self.kind, marks)
         return {"acls": len(acls)}
 
-    def give_up(self) -> str:
-        """Delete what this object has created."""
-        self.acls.delete(self._made)
-        return f"{len(self._made)} ACLs are deleted"
+    def give_up(self, marks: Collection[Mark]) -> str:
+        """Delete what this object has created, and what has been before."""
+        ours = self._made | self._acls(marks)
+        self.acls.delete(ours)
+        return f"{len(ours)} ACLs are deleted"
 
     @staticmethod
     def _acls(marks: Iterable[Mark]) -> frozenset[Acl]:
@@ -256,11 +267,12 @@ class CommandFence:
         _note(notes, chains.UNFENCED, self.kind, marks)
         return evidence
 
-    def give_up(self) -> str:
-        """Run it for what this object has had fenced."""
-        if not self._made:
+    def give_up(self, marks: Collection[Mark]) -> str:
+        """Run it for what this object has had fenced, and what has been before."""
+        topics = {*self._made, *(topic for topic, _ in marks)}
+        if not topics:
             return "nothing was fenced"
-        self.command.run("unfence", self._made, Deadline(_GIVE_UP_S))
+        self.command.run("unfence", sorted(topics), Deadline(_GIVE_UP_S))
         return f"{self.command.argv[0]} unfence was run"
 
 
@@ -290,7 +302,7 @@ class PersonFence:
         _note(notes, chains.UNFENCED, self.kind, marks)
         return {"start_again": len(marks)}
 
-    def give_up(self) -> str:
+    def give_up(self, marks: Collection[Mark]) -> str:
         """Say whose turn it is."""
         return "whoever has stopped the producers may start them again"
 
@@ -325,6 +337,24 @@ class LiftedFences:
                 )
             evidence |= self.makers[kind]().lift(notes, named, deadline)
         return evidence
+
+    def give_up(self, made: Fence, inherited: Mapping[str, Collection[Mark]]) -> str:
+        """Let in again whom ``made`` keeps off, though nobody can be told; return what was done.
+
+        Args:
+            inherited: what was made before, by kind, which the journal has told while it could be read.
+        """
+        told = []
+        for kind in sorted({made.kind, *inherited}):
+            marks = inherited.get(kind, ())
+            if kind == made.kind:
+                told.append(made.give_up(marks))
+            elif kind in self.makers:
+                told.append(self.makers[kind]().give_up(marks))
+            else:
+                topics = ", ".join(sorted({topic for topic, _ in marks})[:3])
+                told.append(f"{topics} is fenced by {kind}, which this flow file does not know")
+        return "; ".join(told)
 
 
 def shut(chain: Iterable[JournalEntry]) -> set[str]:

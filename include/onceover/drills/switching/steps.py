@@ -7,7 +7,7 @@ one transaction, and whether it was committed is read from the target, never rem
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching import commits, placed
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
-from onceover.drills.switching.fences import shut
+from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
@@ -47,11 +47,14 @@ class PlannedSteps(SwitchSteps):
     _positions: Positions = field(default_factory=dict)
     _earlier: Positions = field(default_factory=dict)
     _looked: Deadline = field(default_factory=lambda: Deadline(0.0))
+    # What a killed one keeps off: the target, which tells, may be away when it has to be lifted.
+    _inherited: Mapping[str, Collection[Mark]] = field(default_factory=dict)
 
     # ---- before anybody is kept off
 
     def look(self, deadline: Deadline) -> Mapping[str, Any]:
         """Ask what a failover would cost now, and whether everything that is needed is there."""
+        self._inherited = self._fenced()
         found = self.parts.look()
         if found["needs"]:
             need = found["needs"][0]
@@ -277,7 +280,8 @@ class PlannedSteps(SwitchSteps):
             if self._began_promoting:
                 raise
             # The target is away, and nobody can have promoted anything: the source's writers need not wait.
-            text = f"{self.parts.fence.give_up()}, though the target is away ({error.message})"
+            done = self.parts.lifted.give_up(self.parts.fence, self._inherited)
+            text = f"{done}, though the target is away ({error.message})"
             self.findings.append((DrillCode.STILL_FENCED, text))
             raise
         if not topics:
@@ -294,6 +298,12 @@ class PlannedSteps(SwitchSteps):
     @property
     def _groups(self) -> SourceGroups:
         return SourceGroups(self.parts.source, self.parts.selects, self._topics, self.parts.pause)
+
+    def _fenced(self) -> dict[str, set[Mark]]:
+        """Return what keeps writers off the topics by now, by the kind of fence."""
+        fenced = chains.fenced(self.notes.read())
+        ours = {kind: {m for m in marks if m[0] in self.enrolled} for kind, marks in fenced.items()}
+        return {kind: marks for kind, marks in ours.items() if marks}
 
     def _check_logs(self, state: FlowState) -> None:
         """Tell whether both sides' topics are still those that are copied.
