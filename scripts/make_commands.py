@@ -39,8 +39,9 @@ EXPLAINED: Final = {
 _HEAD: Final = """# Commands
 
 <!-- Made by scripts/make_commands.py from include/onceover/cli: change it there. -->
-What `onceover COMMAND --help` says of each, on one page. `FLOW` is the name of a file in the folder of flow files, or a path
-([flow-file.md](flow-file.md)). Where a REGEX may stand it has to match a whole name. Rights: [operations.md](operations.md#rights-least-privilege).
+What `onceover COMMAND --help` says of each, on one page. `FLOW` is the name of a file in the folder of flow
+files, or a path ([flow-file.md](flow-file.md)). Where a REGEX may stand it has to match a whole name. What each
+may do on a cluster: [operations.md](operations.md#rights-least-privilege).
 """
 
 

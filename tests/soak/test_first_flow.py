@@ -9,7 +9,6 @@ import pytest
 from tests.support.firstflow import walk
 from tests.support.newcomer import Machine
 
-
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
 

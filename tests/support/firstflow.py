@@ -120,7 +120,9 @@ def _replicating(machine: Machine, before: str, folder: Path, *, spark: bool) ->
         line = f"{sys.executable} -m tests.support.flow_process {FILE} --forever --seconds {TIMEOUT_S}"
     environ = machine.environ | {"PYTHONPATH": os.pathsep.join((str(PROJECT), str(PROJECT / "include")))}
     with (folder / "copy.log").open("w") as log:
-        copy = subprocess.Popen(["bash", "-c", f"{before} && exec {line}"], env=environ, stdout=log, stderr=log)
+        copy = subprocess.Popen(
+            ["bash", "-c", f"{before} && exec {line}"], env=environ, stdout=log, stderr=log
+        )
     try:
         wait_until(lambda: _caught_up(machine, before, copy), TIMEOUT_S, "all is copied")
         yield

@@ -89,10 +89,15 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
 
 
 def test_the_pages_tell_of_every_dag_and_every_field(dags: dict[str, Any]) -> None:
-    """If not: PYTHONPATH=include .venv/bin/python scripts/make_forms.py; the table of airflow.md is by hand."""
+    """If not: PYTHONPATH=include .venv/bin/python scripts/make_forms.py; the table of DAGs is by hand."""
     made = runpy.run_path(str(DAGS.parent / "scripts" / "make_forms.py"))
     assert made["PAGE"].read_text() == made["page"](dags)
-    table = (DAGS.parent / "docs" / "airflow.md").read_text().partition("\n## The DAGs\n")[2].partition("\n## ")[0]
+    table = (
+        (DAGS.parent / "docs" / "airflow.md")
+        .read_text()
+        .partition("\n## The DAGs\n")[2]
+        .partition("\n## ")[0]
+    )
     told = re.findall(r"^\| `(\w+(?:<flow>)?)` \|", table, re.MULTILINE)
     there = [re.sub("_(by-hand|nightly|always)$", "_<flow>", name) for name in dags]
     # None of the flows here asks for groups on a schedule; test_flows shows that one may.

@@ -1,4 +1,4 @@
-"""The pages in docs/, for those who read them: every link leads somewhere, everything is found from one page."""
+"""The pages in docs/: every link leads somewhere, and everything is found from one page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import re
 import runpy
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from onceover.cli.parsing import parse
+from onceover.cli.parsing import build_parser
 
 PROJECT: Final = Path(__file__).parents[2]
 DOCS: Final = PROJECT / "docs"
 START: Final = DOCS / "README.md"
 PAGES: Final = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 COMMANDS: Final = runpy.run_path(str(PROJECT / "scripts" / "make_commands.py"))
+PARSER: Final = build_parser()
 _FENCED: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING: Final = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
+# A command in a shell's example to the end of its line, in a sentence to the end of its code.
+_COMMAND: Final = re.compile(r"(?:^|[`\s/(])onceover ((?:[a-z-]+ ?)(?:[^`\n]*))", re.MULTILINE)
+_IN_CODE: Final = re.compile(r"^(?:```.*?^```|(?: {4}.*\n)+)|`[^`]+`", re.MULTILINE | re.DOTALL)
+_OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 @cache
@@ -73,3 +79,43 @@ def test_every_page_is_two_links_from_the_start() -> None:
 def test_the_reference_of_commands_is_what_the_parsers_say() -> None:
     """If not: PYTHONPATH=include .venv/bin/python scripts/make_commands.py"""
     assert COMMANDS["PAGE"].read_text() == COMMANDS["page"]()
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Yield what a page has people type behind ``onceover``."""
+    for code in _IN_CODE.findall(page.read_text()):
+        yield from _COMMAND.findall(code)
+
+
+def test_every_command_on_a_page_is_one_with_these_options() -> None:
+    """Each word that picks a command, and each option behind it; what else is typed is up to the reader."""
+    wrong = []
+    seen = 0
+    for page in PAGES:
+        for line in commands(page):
+            parser, words = PARSER, line.split()
+            while words and (below := parser.below()) and words[0] in below:
+                parser, words = below[words[0]], words[1:]
+            seen += parser is not PARSER
+            typed = line.partition("#")[0]
+            known = {
+                "--help",
+                *parser.options(),
+                *(o for each in parser.below().values() for o in each.options()),
+            }
+            lost = [option for option in _OPTION.findall(typed) if option not in known]
+            if lost or (parser is PARSER and not {"--version", "--help"} & set(words)):
+                wrong.append(f"{page.relative_to(PROJECT)}: onceover {line}: {lost}")
+    assert wrong == []
+    assert seen > 300
+
+
+def test_what_upgrading_says_of_versions_is_so() -> None:
+    """Whoever changes one of these has to say there what an older release does with it."""
+    modules = (
+        *(f"state.records.{name}" for name in ("layout", "enrolment", "ownership", "managed", "verified")),
+        *("state.records.verdicts", "groups.entries", "wire.offsetmap", "wire.progress", "drills.chain"),
+    )
+    versions = {name: import_module(f"onceover.{name}").VERSION for name in modules}
+    assert set(versions.values()) == {1}
+    assert "one version of each record until now, 1;" in (DOCS / "upgrading.md").read_text()
