@@ -40,8 +40,8 @@ _HEAD: Final = """# Commands
 
 <!-- Made by scripts/make_commands.py from include/onceover/cli: change it there. -->
 What `onceover COMMAND --help` says of each, on one page. `FLOW` is the name of a file in the folder of flow
-files, or a path ([flow-file.md](flow-file.md)). Where a REGEX may stand it has to match a whole name. What each
-may do on a cluster: [operations.md](operations.md#rights-least-privilege).
+files, or a path ([flow-file.md](flow-file.md)). Where a REGEX may stand it has to match a whole name. What
+each may do on a cluster: [operations.md](operations.md#rights-least-privilege).
 """
 
 
@@ -66,7 +66,7 @@ def _commands(parser: Parser) -> Iterator[str]:
 
 
 def _command(parser: Parser, text: str, above: str | None = None) -> Iterator[str]:
-    """Yield a command's section, and those of the words that may follow it; what a help says again is left out."""
+    """Yield a command's section, and those of the words behind it; what a help says again is left out."""
     level = parser.prog.count(" ") + 1
     yield f"\n{'#' * level} {parser.prog}\n{text[0].upper()}{text[1:]}.\n"
     epilog = _epilog(parser)
