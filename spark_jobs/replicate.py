@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from onceover.spark.driver import main
+from onceover.spark.session import opening
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    session = opening()
+    # Loaded while the JVM makes its part of the session.
+    from onceover.spark.driver import main
+
+    sys.exit(main(sys.argv[1:], session))

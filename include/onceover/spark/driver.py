@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.query import batch_of, start_query, warm_up
-from onceover.spark.session import is_ending, open_session
+from onceover.spark.session import is_ending
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.totals import Totals
 from onceover.spark.untilend import UntilEnd
@@ -360,10 +361,10 @@ def _forget_old_runs(folder: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _with_spark(run: DriverRun) -> None:
+def _with_spark(run: DriverRun, session: Future[SparkSession]) -> None:
     parent = os.getppid()
     try:
-        with open_session() as spark:
+        with session.result() as spark:
             run.execute(spark)
     except (Py4JError, PySparkException, ConnectionError) as error:
         if not run.ended:
@@ -372,8 +373,8 @@ def _with_spark(run: DriverRun) -> None:
 
 
 @privately()
-def main(argv: Sequence[str]) -> int:
-    """Run the driver; return the exit code (docs/operations.md)."""
+def main(argv: Sequence[str], session: Future[SparkSession]) -> int:
+    """Run the driver; return the exit code (docs/operations.md). ``session`` is about to be opened."""
     parser = argparse.ArgumentParser(prog="replicate.py")
     parser.add_argument("--flow", required=True)
     parser.add_argument("--until", required=True)
@@ -389,7 +390,7 @@ def main(argv: Sequence[str]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, run.stop)
         try:
-            _with_spark(run)
+            _with_spark(run, session)
         finally:
             document.update(run.report())
         document.update(ok=not run.stopped, exit=NeedsOperator.exit_code if run.stopped else 0)

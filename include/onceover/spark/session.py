@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from onceover.planning.background import in_background
 from onceover.process.guard import take_secret
 
 # Spark's own word for it. It shows the value nowhere: neither in its UI nor in its logs.
@@ -24,6 +26,14 @@ def open_session() -> SparkSession:
     if secret is not None:
         SparkContext.getOrCreate(SparkConf().set(_OPTION, secret))
     return SparkSession.builder.getOrCreate()
+
+
+def opening() -> Future[SparkSession]:
+    """Begin to open the session; the JVM works at it while Python loads what a job needs (a second of each).
+
+    Whatever goes wrong with it is raised where the result is asked for.
+    """
+    return in_background(open_session)
 
 
 def is_ending(spark: SparkSession) -> bool:

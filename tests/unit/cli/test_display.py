@@ -8,8 +8,10 @@ from typing import Any, cast
 import pytest
 
 from onceover.cli.commands import replicate
+from onceover.cli.terminal import statustext
 from onceover.cli.terminal.display import Counter, Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
+from onceover.wiring import status
 from tests.support.wait import wait_until
 
 
@@ -145,8 +147,8 @@ def test_a_copy_that_ends_says_how_much_of_it_is_done(
     """One that goes on for ever has nothing to be a part of."""
     at_terminal(monkeypatch)
     looks = [{"partitions": [partition(0, position, 8)]} for position in (0, 4)]
-    monkeypatch.setattr(replicate, "read_status", lambda _: looks.pop(0))
-    monkeypatch.setattr(replicate, "progress_line", lambda _: "dr: copying")
+    monkeypatch.setattr(status, "read_status", lambda _: looks.pop(0))
+    monkeypatch.setattr(statustext, "progress_line", lambda _: "dr: copying")
     monkeypatch.setattr(replicate, "_PROGRESS_S", 0.0)
     progress = replicate._Progress(cast(Any, None), show=True, ends=ends)
 

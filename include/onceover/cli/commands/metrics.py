@@ -6,6 +6,7 @@ import argparse
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import asked_to_end
@@ -15,7 +16,10 @@ from onceover.config.flow.load import find_flow_files
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
-from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once
+from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once, own_version
+
+if TYPE_CHECKING:
+    from onceover.wiring.monitoring.push import OtlpPush
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +39,13 @@ def run(args: argparse.Namespace) -> CommandResult:
         text = look_once(paths(), settings).decode()
         return CommandResult({"metrics": text}, text.rstrip("\n"))
     exporter = Exporter(paths, settings)
+    push = _push(args.otlp, exporter, args.interval)
     names_log = logging.getLogger(config_files.__name__)
     level = names_log.level
     try:
         with asked_to_end() as asked, serving(args.host, args.port, exporter.scrape) as port:
             exporter.refresh()
+            push.start()
             say(f"metrics of the flows at http://{_shown(args.host)}:{port}/metrics", aside=args.json)
             # Each time it would be said again which names are none.
             names_log.setLevel(logging.ERROR)
@@ -47,8 +53,28 @@ def run(args: argparse.Namespace) -> CommandResult:
                 _refresh(exporter)
     finally:
         names_log.setLevel(level)
+        push.stop()
         exporter.close()
     return CommandResult({"host": args.host, "port": port}, "ended")
+
+
+class _Nobody:
+    """Nobody is sent anything."""
+
+    def start(self) -> None:
+        """Send nothing."""
+
+    def stop(self) -> None:
+        """Send nothing any more."""
+
+
+def _push(url: str | None, exporter: Exporter, interval_s: float) -> OtlpPush | _Nobody:
+    if url is None:
+        return _Nobody()
+    # Only here: OpenTelemetry's libraries take longer to load than all the rest.
+    from onceover.wiring.monitoring.push import OtlpPush
+
+    return OtlpPush(url, own_version(), exporter.scrape, interval_s)
 
 
 def _refresh(exporter: Exporter) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final
 
 import psutil
@@ -21,7 +22,6 @@ from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.signals import asked_to_end
-from onceover.cli.terminal.statustext import progress_line
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
 from onceover.errors import OnceoverError
@@ -30,7 +30,6 @@ from onceover.process.children import ChildProcess
 from onceover.shown import lined
 from onceover.spark.launch.again import Restarts
 from onceover.spark.launch.submit import SparkJob, replicate_job
-from onceover.wiring.status import read_status
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +131,7 @@ class _Progress:
         if not self._display.wanted:
             return
         if self._looking is None and time.monotonic() >= self._next_s:
-            self._looking = in_background(lambda: read_status(self._flow))
+            self._looking = in_background(partial(_status_of, self._flow))
         if self._looking is not None and self._looking.done():
             looked, self._looking = self._looking, None
             self._next_s = time.monotonic() + _PROGRESS_S
@@ -141,6 +140,8 @@ class _Progress:
                 self._display.show(self._line(looked.result()))
 
     def _line(self, status: Mapping[str, Any]) -> str:
+        from onceover.cli.terminal.statustext import progress_line
+
         line = progress_line(status)
         counted = self._goal.seen(status) if self._goal else None
         return f"{line}; {self._pace.words(*counted, 'offsets')}" if counted else line
@@ -148,3 +149,11 @@ class _Progress:
     def end(self) -> None:
         """Leave the line as it is."""
         self._display.keep()
+
+
+def _status_of(flow: Flow) -> dict[str, Any]:
+    # Not at the top: loading it takes longer than all that is done before the job is started, and nothing is
+    # shown in its first seconds.
+    from onceover.wiring.status import read_status
+
+    return read_status(flow)

@@ -287,9 +287,14 @@ def _text(looks: Sequence[tuple[Path, _Seen | None, float]], stale_s: float) -> 
 
 def _own_figures(files: int) -> Figures:
     figures = Figures()
-    try:
-        figures.put(m.EXPORTER_INFO, 1, version("onceover"))
-    except PackageNotFoundError:
-        figures.put(m.EXPORTER_INFO, 1, "unknown")
+    figures.put(m.EXPORTER_INFO, 1, own_version())
     figures.put(m.FLOW_FILES, files)
     return figures
+
+
+def own_version() -> str:
+    """Return the version of what answers; ``unknown`` where it is not installed as a package."""
+    try:
+        return version("onceover")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,100 @@
+"""The samples of a scrape as OpenTelemetry has them. Pure.
+
+They are made from the text that Prometheus would get, so that both are told the same: names, labels and
+bounds are those of docs/metrics.md. A counter and a histogram say since when they have counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Final
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client.core import Metric as Family
+from prometheus_client.core import Sample
+from prometheus_client.parser import text_string_to_metric_families
+
+_SCOPE: Final = InstrumentationScope("onceover")
+_CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
+_UNITS: Final = {"seconds": "s", "bytes": "By"}
+
+
+def metrics_data(text: str, resource: Resource, *, began_ns: int, now_ns: int) -> MetricsData:
+    """Return the samples of ``text``, an exposition, as they are at ``now_ns``.
+
+    Args:
+        text: what ``Exporter.scrape`` answers, decoded.
+        resource: who tells them.
+        began_ns: since when counters count, Unix time in nanoseconds; ``now_ns`` likewise.
+    """
+    metrics = [
+        Metric(family.name, family.documentation, _unit(family.name), _data(family, began_ns, now_ns))
+        for family in text_string_to_metric_families(text)
+        if family.samples
+    ]
+    scope = ScopeMetrics(_SCOPE, metrics, schema_url="")
+    return MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
+
+
+def _data(family: Family, began_ns: int, now_ns: int) -> Gauge | Sum | Histogram:
+    if family.type == "histogram":
+        return Histogram(list(_distributions(family.samples, began_ns, now_ns)), _CUMULATIVE)
+    points = [
+        NumberDataPoint(dict(sample.labels), began_ns, now_ns, sample.value) for sample in family.samples
+    ]
+    if family.type == "counter":
+        return Sum(points, _CUMULATIVE, is_monotonic=True)
+    return Gauge(points)
+
+
+def _distributions(samples: Iterable[Sample], began_ns: int, now_ns: int) -> Iterable[HistogramDataPoint]:
+    """Yield a point for each set of labels.
+
+    Prometheus counts what is up to a bound, OpenTelemetry what is between two.
+    """
+    buckets: dict[tuple[tuple[str, str], ...], dict[float, float]] = {}
+    totals: dict[tuple[tuple[str, str], ...], float] = {}
+    for sample in samples:
+        labels = _without_bound(sample.labels)
+        if sample.name.endswith("_bucket"):
+            buckets.setdefault(labels, {})[float(sample.labels["le"])] = sample.value
+        elif sample.name.endswith("_sum"):
+            totals[labels] = sample.value
+    for labels, counts in buckets.items():
+        bounds = sorted(counts)
+        up_to = [0, *(int(counts[bound]) for bound in bounds)]
+        between = [here - before for before, here in pairwise(up_to)]
+        yield HistogramDataPoint(
+            attributes=dict(labels),
+            start_time_unix_nano=began_ns,
+            time_unix_nano=now_ns,
+            count=up_to[-1],
+            sum=totals.get(labels, 0.0),
+            bucket_counts=between,
+            explicit_bounds=[bound for bound in bounds if bound != float("inf")],
+            min=float("inf"),
+            max=float("-inf"),
+        )
+
+
+def _without_bound(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, value) for name, value in labels.items() if name != "le"))
+
+
+def _unit(name: str) -> str:
+    """Return the unit that a name ends with, in OpenTelemetry's words (UCUM); nothing where it counts."""
+    return _UNITS.get(name.removesuffix("_total").rsplit("_", 1)[-1], "")

@@ -1,0 +1,114 @@
+"""Sends the metrics to an OpenTelemetry collector, by OTLP over HTTP, as long as they are served.
+
+Invariant: a collector that is away, slow or refuses costs nobody anything but its own samples: it is a thread
+of its own, each attempt has an end, and the next one tells what is true by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import urlsplit
+
+from opentelemetry.exporter.otlp.proto.http import metric_exporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import MetricExportResult
+from opentelemetry.sdk.resources import Resource
+
+from onceover.errors import UsageError
+from onceover.metrics.otlp import metrics_data
+
+log = logging.getLogger(__name__)
+
+_PATH: Final = "/v1/metrics"
+# With its own repetitions; the next attempt comes an interval later anyway.
+_PATIENCE_S: Final = 10.0
+
+
+class OtlpPush:
+    """Sends what ``scrape`` answers every ``interval_s`` seconds, between ``start`` and ``stop``.
+
+    Headers (a token, for instance), certificates and compression are those of OpenTelemetry's own variables:
+    OTEL_EXPORTER_OTLP_HEADERS and its like. They are in no log of ours.
+
+    Raises:
+        UsageError: ``url`` is none of http or https, or holds a login.
+    """
+
+    def __init__(self, url: str, version: str, scrape: Callable[[], bytes], interval_s: float) -> None:
+        self._scrape, self._interval_s = scrape, interval_s
+        self._url = checked_url(url)
+        self._resource = Resource.create({"service.name": "onceover", "service.version": version})
+        self._exporter = OTLPMetricExporter(endpoint=f"{self._url}{_PATH}", timeout=_PATIENCE_S)
+        self._began_ns = time.time_ns()
+        self._over = threading.Event()
+        self._takes_it: bool | None = None
+        # It would say at each attempt what is said here once.
+        logging.getLogger(metric_exporter.__name__).setLevel(logging.CRITICAL)
+
+    def start(self) -> None:
+        """Begin."""
+        # Daemon: a resolver that hangs must not keep the command from ending.
+        threading.Thread(target=self._run, name="onceover-otlp", daemon=True).start()
+
+    def stop(self) -> None:
+        """End, without waiting for an attempt."""
+        self._over.set()
+        self._exporter.shutdown(timeout_millis=0)
+
+    def push(self) -> bool:
+        """Send what is known now; tell whether the collector has taken it."""
+        text = self._scrape().decode()
+        data = metrics_data(text, self._resource, began_ns=self._began_ns, now_ns=time.time_ns())
+        return self._exporter.export(data) is MetricExportResult.SUCCESS
+
+    def _run(self) -> None:
+        while not self._over.wait(self._interval_s):
+            try:
+                taken = self.push()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may go well
+                log.debug("the metrics cannot be sent: %s", error)
+                taken = False
+            if self._over.is_set():
+                return
+            if taken is not self._takes_it:
+                self._takes_it = taken
+                self._say(taken)
+
+    def _say(self, taken: bool) -> None:
+        if taken:
+            log.info("%s takes the metrics", self._url)
+        else:
+            log.warning(
+                "%s does not take the metrics; it is tried again every %g s", self._url, self._interval_s
+            )
+
+
+def checked_url(url: str) -> str:
+    """Return the address of a collector without a slash at its end.
+
+    Raises:
+        UsageError: it is none of http or https, or holds a login.
+    """
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known, parts = False, urlsplit("")
+    if parts.username is not None or parts.password is not None:
+        raise UsageError(
+            "an address may hold no login: it would be shown",
+            where="--otlp",
+            resolve="put it into OTEL_EXPORTER_OTLP_HEADERS: authorization=Basic%20...",
+        )
+    if not known or parts.query or parts.fragment:
+        raise UsageError(
+            "that is no address of a collector",
+            where="--otlp",
+            expected="http://host:4318 or https://host/prefix",
+            seen=url,
+        )
+    return url.rstrip("/").removesuffix(_PATH)

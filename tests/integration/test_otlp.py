@@ -1,0 +1,88 @@
+"""A collector of OpenTelemetry's that takes the metrics, or does not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from onceover.metrics import catalogue as m
+from onceover.metrics.figures import Figures, exposition
+from onceover.wiring.monitoring.push import OtlpPush
+from tests.support.wait import wait_until
+
+WAIT_S = 20.0
+
+
+def scraped() -> bytes:
+    """Return a text with one sample."""
+    figures = Figures()
+    figures.put(m.FLOW_FILES, 3)
+    return exposition([figures.texts()])
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Answers with ``status`` and keeps what it was sent."""
+
+    status = 200
+    taken: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.taken.append((self.path, body))
+        self.send_response(self.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def collecting() -> Iterator[tuple[str, type[Collector]]]:
+    """Run a collector; yield its address and itself."""
+    handler = type("Taking", (Collector,), {"taken": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", handler
+        server.shutdown()
+
+
+def test_a_collector_is_sent_what_prometheus_would_be_told() -> None:
+    """To the path that OTLP has for it, with who it is from."""
+    with collecting() as (url, collector):
+        push = OtlpPush(f"{url}/", "1.2", scraped, 0.01)
+        push.start()
+        wait_until(lambda: collector.taken, WAIT_S, "something is sent")
+        push.stop()
+    path, body = collector.taken[0]
+    assert path == "/v1/metrics"
+    [told] = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    resource = {each.key: each.value.string_value for each in told.resource.attributes}
+    assert (resource["service.name"], resource["service.version"]) == ("onceover", "1.2")
+    names = {metric.name for metric in told.scope_metrics[0].metrics}
+    assert names == {m.FLOW_FILES.name}
+
+
+def test_that_a_collector_takes_nothing_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """And that it does again. What it is sent then is true by then."""
+    caplog.set_level(logging.INFO)
+    with collecting() as (url, collector):
+        collector.status = 400
+        push = OtlpPush(url, "1.2", scraped, 0.01)
+        push.start()
+        wait_until(lambda: len(collector.taken) > 3, WAIT_S, "it was tried again")
+        collector.status = 200
+        wait_until(lambda: "takes the metrics" in caplog.text, WAIT_S, "it is taken")
+        push.stop()
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("onceover")]
+    assert [line.partition(url)[2].partition(";")[0] for line in said] == [
+        " does not take the metrics",
+        " takes the metrics",
+    ]
