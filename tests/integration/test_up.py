@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from onceover.config.flow.load import load_flow
-from onceover_lab.demo import machine as machine_module
 from onceover_lab.demo.feeding import FIRST_RECORDS, GROUP
 from onceover_lab.demo.flights import TOPICS
 from onceover_lab.demo.machine import MachineStatus
 from onceover_lab.embed.ports import PortReservation
-from tests.support.leftovers import SESSION_VARIABLE
+from tests.support.firstflow import walk
+from tests.support.newcomer import PROGRAM, PROJECT, TIMEOUT_S, Machine
 from tests.support.wait import wait_until
 
-PROJECT: Final = Path(__file__).parents[2]
-PROGRAM: Final = PROJECT / ".venv" / "bin" / "onceover"
-TIMEOUT_S: Final = 200.0
 # What a newcomer sees of each command of the README, in its order.
 EXPECTED: Final = {
     "flow check": r"flights-dr: in order",
@@ -44,64 +39,6 @@ EXPECTED: Final = {
     "stop": r"flights-dr was not running",
     "connectors plan": r"copy offsets connect-offsets -> connect-offsets-airports: - -> 1 ",
 }
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A person at this machine, in a shell that has just been opened."""
-
-    home: Path
-
-    @property
-    def environ(self) -> dict[str, str]:
-        """PATH and HOME, and what keeps the test from the developer's own clusters."""
-        bin_directory = str(PROGRAM.parent)
-        path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != bin_directory)
-        return {
-            "PATH": path,
-            "HOME": os.environ["HOME"],
-            "ONCEOVER_HOME": str(self.home),
-            SESSION_VARIABLE: os.environ[SESSION_VARIABLE],
-        }
-
-    def type(self, line: str, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
-        """Type a line; output and errors come together, as on a screen."""
-        return subprocess.run(
-            ["bash", "-c", line],
-            cwd=cwd,
-            env=self.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-
-    def ask(self, arguments: str) -> dict[str, Any]:
-        """Return the JSON document of a command that succeeds."""
-        done = self.type(f"{PROGRAM} {arguments} --json")
-        assert done.returncode == 0, done.stdout
-        document: dict[str, Any] = json.loads(done.stdout)
-        return document
-
-    def up(self, *options: str) -> MachineStatus:
-        """Start what is missing; fail when a person is told that a port is another one."""
-        assert self.ask(f"clusters up {' '.join(options)}")["notes"] == []
-        return self.status()
-
-    def status(self) -> MachineStatus:
-        """Return what runs."""
-        return machine_module.status(self.home)
-
-    def fed(self) -> int:
-        """Return how many flights are fed."""
-        feed = self.status().feed
-        return feed.fed if feed else 0
-
-    @property
-    def east(self) -> AdminClient:
-        """A client of the source."""
-        return AdminClient({"bootstrap.servers": str(self.status().clusters["east"]["bootstrap"])})
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +73,11 @@ def test_every_command_of_the_readme_works_as_written(machine: Machine, tmp_path
         assert re.search(EXPECTED[command], done.stdout, re.MULTILINE), f"{line}\n{done.stdout}"
     elsewhere = machine.type(f"{PROJECT}/{lines[0]}", cwd=tmp_path)
     assert (elsewhere.returncode, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_first_flow_of_ones_own_goes_as_its_page_says(machine: Machine, tmp_path: Path) -> None:
+    """What is typed, and what is printed, without Spark's start: that takes longer than all of the rest."""
+    walk(machine, tmp_path, spark=False)
 
 
 def test_what_was_killed_comes_back_where_it_was(machine: Machine) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 import subprocess
 import sys
 from itertools import pairwise
@@ -84,6 +86,22 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
         assert dag.get_task("report_result").is_teardown
         assert not dag.get_task("report_result").on_failure_fail_dagrun
         assert dag.doc_md
+
+
+def test_the_pages_tell_of_every_dag_and_every_field(dags: dict[str, Any]) -> None:
+    """If not: PYTHONPATH=include .venv/bin/python scripts/make_forms.py; the table of DAGs is by hand."""
+    made = runpy.run_path(str(DAGS.parent / "scripts" / "make_forms.py"))
+    assert made["PAGE"].read_text() == made["page"](dags)
+    table = (
+        (DAGS.parent / "docs" / "airflow.md")
+        .read_text()
+        .partition("\n## The DAGs\n")[2]
+        .partition("\n## ")[0]
+    )
+    told = re.findall(r"^\| `(\w+(?:<flow>)?)` \|", table, re.MULTILINE)
+    there = [re.sub("_(by-hand|nightly|always)$", "_<flow>", name) for name in dags]
+    # None of the flows here asks for groups on a schedule; test_flows shows that one may.
+    assert sorted(told) == sorted({*there, "sync_group_offsets_<flow>"})
 
 
 def test_flow_is_picked_from_the_files(dags: dict[str, Any]) -> None:

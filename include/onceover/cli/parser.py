@@ -76,13 +76,17 @@ class Parser(argparse.ArgumentParser):
         """Raise the help as ``Answered``: it is written like any result."""
         raise Answered(self.format_help().rstrip())
 
+    def actions(self) -> list[argparse.Action]:
+        """Return everything that may be typed behind it, in the order of its help."""
+        return list(self._actions)
+
     def options(self) -> list[str]:
         """Return every option, as it is typed."""
-        return [name for action in self._actions for name in action.option_strings]
+        return [name for action in self.actions() for name in action.option_strings]
 
     def below(self) -> Mapping[str, Parser]:
         """Return the parsers of the words that may follow, by word; none where the command ends."""
-        for action in self._actions:
+        for action in self.actions():
             if isinstance(action, argparse._SubParsersAction):
                 return cast("Mapping[str, Parser]", action.choices)
         return {}

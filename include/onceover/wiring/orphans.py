@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from onceover.config.flow.flowfile import Flow
@@ -63,7 +64,9 @@ def orphan_export(
     topic = OrphanTopic(target, flow.flow, flow.source.alias, flow.state.replication_factor)
     folder = run_dir(flow) / ORPHANS
     back = flow.switchover.reverse
-    untaken = _untaken(None if back is None else reverse_flow(flow, back))
+    untaken = partial(_untaken, flow)
+    # A file that is not in order is said before anything is looked at.
+    untaken(())
     place = OrphanPlace(
         flow.flow, flow.source.alias, flow.target.alias, topic.place.topic, path_in(folder), back
     )
@@ -97,18 +100,20 @@ def orphan_export(
         yield OrphanExport(parts, rebuild=wish.rebuild, forgets=forgets)
 
 
-def _untaken(back: Flow | None) -> Callable[[str], str | None]:
-    """Return what tells why the flow the other way would not copy a topic back as it is."""
-    if back is None:
-        return lambda _: "there is none"
-    which = rules(back)
+def _untaken(flow: Flow, topics: Collection[str]) -> dict[str, str]:
+    """Return why the flow the other way, as its file is now, would not copy topics back as they are.
 
-    def untaken(topic: str) -> str | None:
+    Raises:
+        UsageError: its file is not in order.
+    """
+    if flow.switchover.reverse is None:
+        return dict.fromkeys(topics, "there is none")
+    back = reverse_flow(flow, flow.switchover.reverse)
+    which, found = rules(back), {}
+    for topic in topics:
         decision = explain(topic, which)
         if not decision.inside or decision.target_topic != topic:
-            return f"it does not take it in as {topic}"
-        if back.handler is not None:
-            return "its handler would change, drop or move records on their way back"
-        return None
-
-    return untaken
+            found[topic] = f"it does not take it in as {topic}"
+        elif back.handler is not None:
+            found[topic] = "its handler would change, drop or move records on their way back"
+    return found

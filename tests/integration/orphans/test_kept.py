@@ -389,3 +389,32 @@ def test_a_namesake_is_not_deleted(replica: Orphaned, capsys: Capture) -> None:
             Admin(source).delete_topic(topic, before)
         assert refused.value.code == "TOPIC_MISSING"
         assert topic in source.topics([topic])
+
+
+def test_the_flow_back_is_asked_as_it_is_by_now(replica: Orphaned, capsys: Capture) -> None:
+    """Its file is another one, and it is a while until somebody has said yes to a deletion."""
+    topic = replica.orphaned_topic(capsys)
+
+    def changed_meanwhile(_: float) -> bool:
+        replica.back(**handler_keys("Doubled"))
+        return False
+
+    wish = OrphanWish(rebuild=True)
+    with opened(
+        load_flow(str(replica.flow.path)), partial(orphan_export, wish=wish, pause=wait)
+    ) as operation:
+        # A plan that still deletes it.
+        assert operation.plan().refused == ()
+        with pytest.raises(NeedsOperator, match="its handler would change") as caught:
+            operation.apply(Caller(lambda _: None, pause=changed_meanwhile))
+    assert caught.value.where == topic
+    assert replica.behind(topic, 0)
+
+
+def test_a_persons_group_may_be_called_after_us(replica: Orphaned, capsys: Capture) -> None:
+    """Ours are those that we make: names that merely begin alike are people's."""
+    topic = replica.orphaned_topic(capsys)
+    commit(replica.source_client, f"onceover-shop-{replica.name}", topic, {0: 7})
+    code, done = replica.orphans(capsys, "apply", "--rebuild")
+    assert (code, done["rebuilt"]) == (DECIDE, [])
+    assert {each["code"] for each in done["refused"]} == {"GROUPS_LEFT"}

@@ -101,8 +101,20 @@ def test_filters_match_whole_names(write_flow: FlowWriter) -> None:
     flow = load_flow(
         write_flow({"groups": {"include": ["app.*", "onceover.*"], "exclude": ["app-tmp"]}}), environ=ENVIRON
     )
-    groups = ("app", "app-tmp", "my-app", "onceover.orders-dr", "onceover-lag.x")
-    assert [group for group in groups if flow.groups.selects(group)] == ["app"]
+    groups = (
+        "app",
+        "app-tmp",
+        "my-app",
+        "onceover.orders-dr",
+        "onceover-lag.x",
+        "onceover-shop",
+        "onceovers.x",
+    )
+    assert [group for group in groups if flow.groups.selects(group)] == [
+        "app",
+        "onceover-shop",
+        "onceovers.x",
+    ]
 
 
 def test_everything_is_everything_whatever_a_group_is_called(write_flow: FlowWriter) -> None:

@@ -332,6 +332,24 @@ def test_what_was_done_under_an_approval_is_told_again() -> None:
     assert [done_under(chain, "orders-dr", other) for other in ("died", "late", "")] == [None, None, None]
 
 
+def test_what_was_gone_on_with_under_another_approval_is_done() -> None:
+    """Whoever said yes to the first half is told how it ended."""
+    chain = written(
+        ("d1", chains.BEGUN, {"approval": {"id": "first"}}),
+        ("d1", chains.ENDED, {"result": "FAIL"}),
+        ("d2", chains.BEGUN, {"approval": {"id": "second"}, "goes_on": "d1"}),
+        ("d2", chains.ENDED, {"result": "died"}),
+        ("d3", chains.BEGUN, {"approval": {"id": "third"}, "goes_on": "d2"}),
+        ("d3", chains.ENDED, {"result": "PASS", "done": True}),
+        ("d4", chains.BEGUN, {"approval": {"id": "other"}}),
+    )
+    for approval in ("first", "second", "third"):
+        found = done_under(chain, "orders-dr", approval)
+        assert found is not None
+        assert (found.drill, found.exit_code) == ("d3", 0)
+    assert done_under(chain, "orders-dr", "other") is None
+
+
 def test_what_is_left_behind_a_switchover_that_was_done_is_told_whenever_it_is_asked_for() -> None:
     """Running it again does not do it: at its end, and to whoever tries it once more."""
     first = outcome(failed=REVERSE, error=Retriable("east is away"))
@@ -370,7 +388,7 @@ def test_whatever_keeps_the_way_back_away_a_person_leads_it_back() -> None:
         raise Retriable("east is away")
 
     parts: Any = SimpleNamespace(flow="orders-dr", reverse=away, back="orders-back", lifts=False)
-    notes: Any = SimpleNamespace(read=list)
+    notes: Any = SimpleNamespace(read=lambda: [])
     steps = PlannedSteps(parts, "d1", "d1", {}, True, notes, cast(Any, None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PlannedSteps, "_check_promoted", lambda _: None)

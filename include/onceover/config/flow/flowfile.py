@@ -22,10 +22,16 @@ from onceover.config.values import Rpo
 MAX_TRANSACTION_INTERVAL: Final = "10s"
 # Below this, one fetch response of a common size (1 MiB a partition) and its copy do not fit.
 MIN_LANE_MEMORY: Final = "8MiB"
-# Groups of Onceover itself: never synced, whatever the filter says.
-OWN_GROUPS: Final = "onceover"
+# Groups of Onceover itself (``state.names``): never synced, whatever the filter says. Nothing shorter: people
+# have groups that are called after what they use.
+_OWN_GROUPS: Final = ("onceover.", "onceover-lag.")
 
 _INTERVAL_WHY: Final = "the target aborts a lane's transaction after 15s, which would look like fencing"
+
+
+def is_own_group(group_id: str) -> bool:
+    """Tell whether a group is one that Onceover keeps for itself: progress, lag, drills."""
+    return group_id.startswith(_OWN_GROUPS)
 
 
 class Closed(BaseModel):
@@ -106,7 +112,7 @@ class GroupsSpec(Closed):
 
     def selects(self, group_id: str) -> bool:
         """Tell whether the filter names ``group_id``."""
-        return not group_id.startswith(OWN_GROUPS) and _selects(group_id, self.include, self.exclude)
+        return not is_own_group(group_id) and _selects(group_id, self.include, self.exclude)
 
 
 class StateSpec(Closed):

@@ -47,7 +47,7 @@ from onceover.drills.orphans.plan import (
 )
 from onceover.drills.orphans.positions import LonePositions, PositionReader
 from onceover.drills.orphans.promoted import unread_partition
-from onceover.drills.orphans.rebuild import TopicRebuild, shapes_of, unmade_topics
+from onceover.drills.orphans.rebuild import TopicRebuild, Untaken, shapes_of, unmade_topics
 from onceover.drills.orphans.survey import STALL_S, OrphanReader
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.records import records_between
@@ -147,7 +147,8 @@ class OrphanParts:
     Args:
         source: the old source.
         reader: looks at it; ``topic`` is what is exported to.
-        untaken: tells why the flow the other way would not copy a topic back as it is; None where it does.
+        untaken: tells of some topics why the flow the other way, as its file is now, would not copy them back
+            as they are; nothing of one that it does.
         positions: looks at the groups of both sides.
         place: where everything is; ``folder`` of the file.
         drills: the flow's journal of drills: one drill of a flow runs at a time.
@@ -159,7 +160,7 @@ class OrphanParts:
     source: Cluster
     reader: OrphanReader
     topic: OrphanTopic
-    untaken: Callable[[str], str | None]
+    untaken: Untaken
     positions: PositionReader
     place: OrphanPlace
     folder: Path
@@ -208,7 +209,7 @@ class OrphanExport:
         copies = {look.source: survey.copy_of(look.source) for looks in topics.values() for look in looks}
         return RebuildTerms(
             shapes_of(parts.source, topics),
-            {topic: why for topic in topics if (why := parts.untaken(topic)) is not None},
+            parts.untaken(topics),
             parts.topic.factor(),
             parts.positions.read(copies) if copies else LonePositions(),
             self._forgets,
@@ -304,6 +305,7 @@ class OrphanExport:
             self._parts.topic,
             proven,
             self._parts.positions,
+            self._parts.untaken,
             plan,
             self._parts.drills,
             drill,

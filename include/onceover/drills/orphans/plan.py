@@ -449,7 +449,7 @@ def _kept(
             way = f"copy what is wanted of it by hand, then delete {topic} on {place.source}, or exclude it"
             return Refusal(topic, DrillCode.NOT_COPIED, text, way)
     if topic in rebuild.untaken or survey.copies.get(topic, topic) != topic:
-        return _not_taken(place, topic, survey.copies.get(topic, topic), rebuild.untaken.get(topic, ""))
+        return not_taken(place, topic, survey.copies.get(topic, topic), rebuild.untaken.get(topic, ""))
     shape = rebuild.shapes.get(topic)
     if shape is None:
         text = f"it stays: how it is made on {place.source} is not known, it has just been deleted or made"
@@ -485,7 +485,8 @@ def lone_refusal(flow: str, topic: str, lone: Sequence[LonePosition]) -> Refusal
     )
 
 
-def _not_taken(place: OrphanPlace, topic: str, copy: str, why: str) -> Refusal:
+def not_taken(place: OrphanPlace, topic: str, copy: str, why: str) -> Refusal:
+    """Return why a topic may not be deleted: the flow the other way would not copy it anew as it is."""
     if copy != topic:
         text = f"it stays, because its copy is called {copy}: nobody would copy it back under its name"
         way = "use `naming: identity` in both flows; or copy what is wanted of it by hand"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from onceover.config.flow.flowfile import OWN_GROUPS
+from onceover.config.flow.flowfile import is_own_group
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
@@ -92,7 +92,7 @@ class PositionReader:
         groups = sorted(
             name
             for name, listed in listing.groups.items()
-            if listed.type != _SHARE and not name.startswith(OWN_GROUPS)
+            if listed.type != _SHARE and not is_own_group(name)
         )
         here = admin.each_committed(groups)
         mine = {

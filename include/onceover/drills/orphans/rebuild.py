@@ -8,7 +8,7 @@ it is deleted: whoever is killed in between leaves to the next run what is to be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -25,6 +25,7 @@ from onceover.drills.orphans.plan import (
     DELETE,
     OrphansPlan,
     lone_refusal,
+    not_taken,
     partitions_of,
     unfit,
 )
@@ -91,6 +92,9 @@ def shapes_of(source: Cluster, topics: Collection[str]) -> dict[str, TopicShape]
     }
 
 
+Untaken = Callable[[Collection[str]], Mapping[str, str]]
+
+
 @dataclass(frozen=True)
 class TopicRebuild:
     """Rebuilds topics for one drill.
@@ -99,6 +103,7 @@ class TopicRebuild:
         topics: what was promoted on the old source; ``export`` what it was exported to.
         proven: what the export held when it was read back; None where it was not.
         positions: looks at the groups of both sides.
+        untaken: tells of some topics why the flow the other way would not copy them back as they are.
         plan: that was approved.
         drills: the flow's journal of drills; ``drill`` the one that runs.
         caller: hears of it.
@@ -109,6 +114,7 @@ class TopicRebuild:
     export: OrphanTopic
     proven: ExportExtent | None
     positions: PositionReader
+    untaken: Untaken
     plan: OrphansPlan
     drills: DrillJournal
     drill: str
@@ -123,8 +129,9 @@ class TopicRebuild:
         """Yield the topics that may be deleted now, one after the other, each with how it is made.
 
         Raises:
-            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, GROUPS_LEFT: one
-                of those that are asked about together has to stay, and none of them was yielded yet.
+            NeedsOperator: ORPHANS_GROWN, LOG_CHANGED, LED_BACK, NOT_COPIED, EXPORT_UNFIT, GROUPS_LEFT,
+                SWITCHOVER_UNSET: one of those that are asked about together has to stay, and none of them
+                was yielded yet.
         """
         left = list(topics)
         while left:
@@ -238,6 +245,12 @@ class TopicRebuild:
                 code=DrillCode.LOG_CHANGED,
                 where=topic,
                 resolve="find out who moves the flow's progress, or has made the topic anew; then plan again",
+            )
+        for topic, why in self.untaken(topics).items():
+            # Asked now: the flow the other way is another file, which whoever planned this need not own.
+            refusal = not_taken(self.plan.place, topic, topic, why)
+            raise NeedsOperator(
+                f"{topic}: {refusal.message}", code=refusal.code, where=topic, resolve=refusal.resolve
             )
         self._check_positions(looks)
 

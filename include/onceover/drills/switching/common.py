@@ -221,7 +221,8 @@ class SwitchSteps:
             text = f"{change.object}: from {change.from_} to {change.to}, {change.risk}s {count} offsets"
             self.findings.append((DrillCode.GROUP_SKIPS, f"{text}: {change.reason}"))
         if len(risky) > TOLD:
-            text = f"{len(risky) - TOLD} more positions were moved likewise"
+            names = sorted({row.change.object for row in risky[TOLD:]})
+            text = f"{len(risky) - TOLD} more positions were moved likewise: {', '.join(names)}"
             self.findings.append((DrillCode.GROUP_SKIPS, text))
 
     def _name_stopped(self) -> None:

@@ -46,7 +46,7 @@ class EarlierSwitchover:
     @property
     def waiting(self) -> Sequence[Refusal]:
         """What has failed: trying it again does not do it."""
-        return list(self.left)
+        return self.left
 
     @property
     def counts(self) -> Mapping[str, Any]:
@@ -59,18 +59,21 @@ class EarlierSwitchover:
 
     def describe(self) -> str:
         """Return it as text."""
-        done = f"switchover {self.drill} was done under this very approval: {self.verdict}"
+        done = f"switchover {self.drill} was done under this approval, or behind it: {self.verdict}"
         left = [f"  left: {each.object}: {each.message}; {each.resolve}" for each in self.left]
         return lined([f"{done}; nothing was done now", *left])
 
 
 def done_under(chain: Sequence[JournalEntry], flow: str, approval: str) -> EarlierSwitchover | None:
-    """Return the switchover that was done to its end under an approval; None where there is none."""
-    begun = {
-        entry.drill: entry
-        for entry in chain
-        if entry.what == chains.BEGUN and chains.approval_of(entry) == approval
-    }
+    """Return the switchover that was done to its end under an approval; None where there is none.
+
+    Also where it was gone on with under another one: what was approved is done then.
+    """
+    begun: dict[str, JournalEntry] = {}
+    for entry in chain:
+        mine = chains.approval_of(entry) == approval or entry.said.get("goes_on") in begun
+        if entry.what == chains.BEGUN and mine:
+            begun[entry.drill] = entry
     for entry in chain:
         if entry.what == chains.ENDED and entry.drill in begun and entry.said.get("done") is True:
             rto_s = entry.said.get("rto_s")

@@ -51,7 +51,7 @@ class SwitchoverPlan(Plan):
 
     @property
     def own_items(self) -> Sequence[Item]:
-        """What is left of them to the approval under which the topics were promoted."""
+        """What is left of them to who has promoted the topics: that yes is for what is behind it, too."""
         return items_of([change for change in self.changes if change.what != _GO_ON], exact=True)
 
     @property

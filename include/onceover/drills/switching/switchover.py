@@ -385,7 +385,7 @@ def unfinished_of(
     """Return the switchover that has promoted topics and did not end well, with these topics. Pure.
 
     One that goes on behind another one ends that one with it. One that the journal does not know was before
-    the journal, which was deleted: nobody knows whether it was finished, and it is not done once more.
+    the journal, which was deleted: nobody knows whether it was finished, and it is not done again.
     """
     by_drill: dict[str, list[Enrolment]] = {}
     for each in enrolled:

@@ -93,6 +93,8 @@ class UnplannedSteps(SwitchSteps):
             return self._as_they_stand(error.message)
         for refusal in applied.waiting[:_NAMED]:
             self.findings.append((DrillCode.GROUPS_LEFT, f"{refusal.object}: {refusal.message}"))
+        if others := sorted({refusal.object for refusal in applied.waiting[_NAMED:]}):
+            self.findings.append((DrillCode.GROUPS_LEFT, f"not in place either: {', '.join(others)}"))
         self._name_skips(applied)
         return {"written": len(applied.done), "left": len(applied.waiting)}
 

@@ -66,6 +66,7 @@ class Asked:
         self.order: list[str] = []
         self.cut = 5
         self.lone: dict[str, list[LonePosition]] = {}
+        self.left_here: set[str] = set()
         monkeypatch.setattr(
             rebuild, "_unchanged", lambda watch, _: self.asked(f"ends of {len(watch.topics)}")
         )
@@ -86,13 +87,20 @@ class Asked:
         self.asked("groups")
         return LonePositions(self.lone)
 
+    def untaken(self, topics: Collection[str]) -> dict[str, str]:
+        self.asked("flow back")
+        return {topic: "its handler would change it" for topic in self.left_here & set(topics)}
+
     def rebuild(self) -> TopicRebuild:
         parts: Any = SimpleNamespace(
             topics=SimpleNamespace(source=SimpleNamespace(alias="east"), again=self.again),
             export=SimpleNamespace(factor=lambda: 3, place=SimpleNamespace(topic="export")),
             positions=SimpleNamespace(read=self.positions),
             plan=SimpleNamespace(
-                flow="f", forgotten=frozenset(), survey=SimpleNamespace(copy_of=lambda tp: tp)
+                flow="f",
+                forgotten=frozenset(),
+                survey=SimpleNamespace(copy_of=lambda tp: tp),
+                place=SimpleNamespace(back="back"),
             ),
             caller=SimpleNamespace(pause=lambda _: self.asked("pauses")),
         )
@@ -101,6 +109,7 @@ class Asked:
             parts.export,
             None,
             parts.positions,
+            self.untaken,
             parts.plan,
             cast(Any, None),
             "d",
@@ -114,6 +123,7 @@ def test_many_topics_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> 
     asked = Asked(monkeypatch, [f"t{number}" for number in range(120)])
     ready = asked.rebuild().ready(asked.looks)
     assert [topic for topic, _ in ready] == list(asked.looks)
+    assert asked.counts.pop("flow back") == 3
     assert asked.counts == {"ends of 50": 2, "ends of 20": 1, "pauses": 3, "flows": 3, "groups": 3}
 
 
@@ -138,4 +148,7 @@ def test_one_that_has_to_stay_keeps_those_that_are_asked_for_with_it(monkeypatch
     assert caught.value.where == "b"
     asked.lone, asked.cut = {}, 6
     with pytest.raises(NeedsOperator, match="a stays"):
+        next(asked.rebuild().ready(asked.looks))
+    asked.cut, asked.left_here = 5, {"b"}
+    with pytest.raises(NeedsOperator, match="b: it stays, because flow back would not copy it anew"):
         next(asked.rebuild().ready(asked.looks))

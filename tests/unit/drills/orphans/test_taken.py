@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 
 from onceover.config.flow.load import load_flow
+from onceover.errors import UsageError
 from onceover.wiring.orphans import _untaken
 from tests.support.flows import write_flow
+
+EAST, WEST = ({"bootstrap.servers": f"127.0.0.1:{port}"} for port in (9092, 9093))
+TURNED = {"source": {"alias": "west"}, "target": {"alias": "east"}}
+
+
+def untaken(tmp_path: Path, **back: Any) -> str | None:
+    """Return why ``orders`` would not come back by a flow of that kind."""
+    write_flow(tmp_path, "back", WEST, EAST, ["orders"], **TURNED, **back)
+    path = write_flow(tmp_path, "there", EAST, WEST, ["orders"], switchover={"reverse": "back"})
+    return _untaken(load_flow(str(path)), ["orders"]).get("orders")
 
 
 @pytest.mark.parametrize(
@@ -24,10 +35,21 @@ from tests.support.flows import write_flow
 def test_a_topic_comes_back_where_it_is_taken_in_as_it_is(
     tmp_path: Path, more: dict[str, Any], part: str | None
 ) -> None:
-    client = {"bootstrap.servers": "127.0.0.1:9092"}
-    why = _untaken(load_flow(str(write_flow(tmp_path, "back", client, client, ["orders"], **more))))("orders")
+    why = untaken(tmp_path, **more)
     assert part in why if part and why else (part, why) == (None, None)
 
 
-def test_without_such_a_flow_nothing_comes_back() -> None:
-    assert _untaken(None)("orders") is not None
+def test_its_file_counts_as_it_is_by_now(tmp_path: Path) -> None:
+    """Between a plan and a deletion lie the hours in which a person says yes."""
+    assert untaken(tmp_path) is None
+    flow = load_flow(str(tmp_path / "there.yaml"))
+    write_flow(tmp_path, "back", WEST, EAST, ["payments"], **TURNED)
+    assert set(_untaken(flow, ["orders"])) == {"orders"}
+    (tmp_path / "back.yaml").unlink()
+    with pytest.raises(UsageError):
+        _untaken(flow, ["orders"])
+
+
+def test_without_such_a_flow_nothing_comes_back(tmp_path: Path) -> None:
+    path = write_flow(tmp_path, "alone", EAST, WEST, ["orders"])
+    assert set(_untaken(load_flow(str(path)), ["orders", "payments"])) == {"orders", "payments"}
