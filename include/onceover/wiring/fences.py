@@ -115,6 +115,8 @@ def let_in(
         journal.begin(drill, {"mode": "abort"})
         with journal.heartbeat(drill):
             try:
+                # Another drill of that flow may have lifted some since.
+                found &= which(journal.read())
                 lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
                 evidence = lifted.lift(BoundNotes(journal, drill), found, Deadline(_LIFT_S))
             finally:

@@ -20,7 +20,7 @@ from onceover.drills.switching import commits, placed
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
 from onceover.drills.switching.fences import Mark, shut
-from onceover.drills.switching.watch import Ends, SourceWatch
+from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
@@ -232,22 +232,10 @@ class PlannedSteps(SwitchSteps):
         }
 
     def _written_behind(self, live: Sequence[Enrolment], deadline: Deadline) -> dict[TopicPartition, int]:
-        """Return, and name, what stands on the source behind the cut: all of a topic that was made anew."""
+        """Return, and name, what stands on the source behind the cut."""
         source = self.parts.source
-        infos = source.retry(lambda: source.topics([e.source for e in live]))
-        lost = {e.source for e in live if e.source not in infos or infos[e.source].topic_id != e.source_id}
-        cut = copied_to(self.parts.target, self.parts.flow, live)
-        # Not from progress alone, which goes with a copy that is deleted.
-        cut |= {
-            tp: e.promoted.cuts[tp.partition]
-            for e in live
-            if e.promoted is not None
-            for tp in e.sources()
-            if tp.partition in e.promoted.cuts
-        }
-        watch = SourceWatch(source, [e.source for e in live if e.source in infos], self.parts.pause)
-        known = {tp: at for tp, at in cut.items() if tp.topic not in lost}
-        written = watch.written(known, watch.ends(), deadline)
+        copied = copied_to(self.parts.target, self.parts.flow, live)
+        written, lost = written_behind(source, live, copied, self.parts.pause, deadline)
         if written:
             text = (
                 f"{sum(written.values())} records were written on {source.alias} behind the cut, "
@@ -256,8 +244,8 @@ class PlannedSteps(SwitchSteps):
             self.findings.append((DrillCode.WRITTEN_BEHIND, text))
         if lost:
             text = (
-                f"{', '.join(sorted(lost)[:_NAMED])} ({len(lost)} topics): deleted on {source.alias}, or "
-                "made anew, behind the cut; what was written there before that is not known"
+                f"{', '.join(lost[:_NAMED])} ({len(lost)} topics): deleted on {source.alias}, or made anew, "
+                "behind the cut; what was written there before that is not known"
             )
             self.findings.append((DrillCode.NOT_COMPARED, text))
         return written

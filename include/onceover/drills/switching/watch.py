@@ -6,7 +6,7 @@ is none: a transaction that was open when the fence came may end late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from onceover.errors import NeedsOperator
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.state.records.enrolment import Enrolment
 
 Ends = Mapping[TopicPartition, int]
 _LOOK_S: Final = 0.2
@@ -114,6 +115,38 @@ class SourceWatch:
                 resolve="find out who has deleted the topic, or cut its log; then plan again",
             )
         return self.written(before, now, deadline) if now != before else {}
+
+
+def written_behind(
+    source: Cluster,
+    promoted: Sequence[Enrolment],
+    copied: Mapping[TopicPartition, int],
+    pause: Callable[[float], object],
+    deadline: Deadline,
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    """Return what stands behind the cut on the source, and its topics that are gone, or others by now.
+
+    Of one that was made anew all that it holds is behind it.
+
+    Args:
+        promoted: the topics' records; ``copied`` how far they were copied, where those do not tell.
+
+    Raises:
+        Retriable: the source is away.
+    """
+    infos = source.retry(lambda: source.topics([each.source for each in promoted]))
+    lost = [e.source for e in promoted if e.source not in infos or infos[e.source].topic_id != e.source_id]
+    # Progress goes with a copy that is deleted, and says nothing of the source then.
+    told = {
+        tp: each.promoted.cuts[tp.partition]
+        for each in promoted
+        if each.promoted is not None
+        for tp in each.sources()
+        if tp.partition in each.promoted.cuts
+    }
+    cuts = {tp: at for tp, at in {**copied, **told}.items() if tp.topic not in lost}
+    watch = SourceWatch(source, sorted(infos), pause)
+    return watch.written(cuts, watch.ends(), deadline), sorted(lost)
 
 
 def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
