@@ -12,7 +12,7 @@ from onceover_lab.bench.trial import running
 
 
 def measure_recovery(arena: Arena, turn: Turn, target: Topics) -> dict[str, float]:
-    """Kill the contender's victim with SIGKILL and wait until every partition is copied again.
+    """Kill the contender's victim with SIGKILL and find out how long a partition stands still.
 
     Raises:
         Retriable: it was not copied again, or a record was lost or repeated.

@@ -41,8 +41,8 @@ _METHOD: Final = f"""\
   clock; every record is accounted for by its sequence number.
 - Start: from the command to the first committed record; then what the same command costs when there is
   nothing to do. The phases in between are told by its log.
-- Recovery: kill -9 while 500 records/s flow; the seconds until every partition has a record, readable and
-  committed, that was sent after that. Each record is accounted for. MirrorMaker 2 is started again at once
+- Recovery: kill -9 while 500 records/s flow; the longest time from then on in which a partition had no
+  record for a read_committed reader. Each record is accounted for. MirrorMaker 2 is started again at once
   by the benchmark, as by a supervisor that needs no time; Onceover starts itself again, or Spark its lane.
 - Idle: cores in use over {IDLE_SPAN_S:.0f} s, from 5 s after all is copied.
 - Cells hold the median of the runs and, in brackets, the smallest and largest. A ratio compares

@@ -42,7 +42,7 @@ START_METRICS: Final = (
     Metric("nothing_to_do_s", "until caught-up, with nothing to do, s", 1),
     Metric("nothing_to_do_cpu_s", "CPU-s of that", 1),
 )
-RECOVERY_METRICS: Final = (Metric("back_s", "kill to copying again, all partitions, s", 1),)
+RECOVERY_METRICS: Final = (Metric("back_s", "kill to copying again, slowest partition, s", 1),)
 IDLE_METRICS: Final = (
     Metric("cpu_cores", "cores in use", 3),
     Metric("peak_memory_mb", "peak memory, MB", 0),

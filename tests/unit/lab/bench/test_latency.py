@@ -102,15 +102,24 @@ def test_record_that_arrives_twice_ends_the_run(monkeypatch: pytest.MonkeyPatch)
         read(monkeypatch, Consumer(backlog=0, repeat=7))
 
 
-def test_back_is_when_each_partition_has_a_record_from_behind_the_kill(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What was on its way when the kill came arrives afterwards, and counts for nothing."""
+def test_the_longest_standstill_behind_a_kill_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is killed may copy on for a moment: that it does is not that it is back."""
     consumer = Consumer(backlog=5)
     reader = patched(monkeypatch, consumer)
+    killed_ns: list[int] = []
+    poll = consumer.poll
 
-    def kill() -> None:
-        consumer.backlog = consumer.served + 100
+    def standing(timeout_s: float) -> Message | None:
+        # Half a second after the kill, and for four seconds.
+        if killed_ns and 500_000_000 <= consumer.clock.now_ns - killed_ns[0] < 4_500_000_000:
+            consumer.clock.now_ns += 100_000_000
+            return None
+        return poll(timeout_s)
 
-    back_s = reader.measure_return(Producer(consumer), lambda: None, kill)  # type: ignore[arg-type]
-    assert back_s == pytest.approx((100 + PARTITIONS) / 1000)
+    monkeypatch.setattr(consumer, "poll", standing)
+    back_s = reader.measure_return(
+        Producer(consumer),  # type: ignore[arg-type]
+        lambda: None,
+        lambda: killed_ns.append(consumer.clock.now_ns),
+    )
+    assert back_s == pytest.approx(4.0, abs=0.2)
