@@ -53,6 +53,8 @@ def _right(resource: str, operations: str, flow: str) -> Right:
     wanted = " ".join(_OPERATION.findall(operations))
     if resource in _OF_THE_FLOW:
         return _OF_THE_FLOW[resource], flow, True, wanted
+    if resource == "all groups":
+        return GROUP, "*", False, wanted
     if resource.startswith("cluster"):
         return CLUSTER, CLUSTER_NAME, False, wanted
     words, name, _ = resource.split("`")

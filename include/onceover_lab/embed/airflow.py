@@ -88,7 +88,7 @@ class State:
     def dead(self) -> list[str]:
         """Return the components whose process is gone. An id alone may be somebody else's by now."""
         living = {process.pid for process in marked(self.mark)}
-        return [name for name, pid in self.processes.items() if pid not in living]
+        return [name for name, pid in self.processes.items() if pid not in living and not _is_beginning(pid)]
 
 
 class AirflowHome(AirflowRest):
@@ -325,6 +325,18 @@ def marked(mark: str | None) -> list[psutil.Process]:
             if process.pid != os.getpid() and process.environ().get(MARK) == mark:
                 found.append(process)
     return found
+
+
+def _is_beginning(pid: int) -> bool:
+    """Tell whether a process is there that cannot be looked into yet.
+
+    Between two programs (one has asked to be replaced by the other) it has no variables for a moment.
+    """
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and not process.environ()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 def _mark_of(home: Path) -> str | None:

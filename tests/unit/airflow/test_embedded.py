@@ -6,10 +6,12 @@ import configparser
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 from sqlalchemy import create_engine
 
 from onceover.errors import UsageError
+from onceover_lab.embed import airflow
 from onceover_lab.embed.airflow import is_healthy
 from onceover_lab.embed.airflow_config import AirflowSecrets, render_config
 from onceover_lab.embed.airflow_rest import AirflowRest
@@ -138,3 +140,33 @@ def test_airflow_that_never_was_has_no_status(tmp_path: Path) -> None:
         "password_file": str(tmp_path / "passwords.json"),
         "missing": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("environ", "status", "dead"),
+    [
+        ({"MARK": "another"}, psutil.STATUS_RUNNING, ["scheduler"]),
+        ({}, psutil.STATUS_RUNNING, []),
+        ({}, psutil.STATUS_ZOMBIE, ["scheduler"]),
+        (None, psutil.STATUS_RUNNING, ["scheduler"]),
+    ],
+)
+def test_a_process_between_two_programs_is_not_dead(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str] | None, status: str, dead: list[str]
+) -> None:
+    """It has no variables yet, its mark among them; one that is somebody else's has others."""
+
+    class Process:
+        def __init__(self, pid: int) -> None:
+            if environ is None:
+                raise psutil.NoSuchProcess(pid)
+
+        def environ(self) -> dict[str, str] | None:
+            return environ
+
+        def status(self) -> str:
+            return status
+
+    monkeypatch.setattr(airflow, "marked", lambda _: [])
+    monkeypatch.setattr(psutil, "Process", Process)
+    assert airflow.State("mark", {"scheduler": 42}).dead() == dead
