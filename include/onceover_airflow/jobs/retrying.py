@@ -9,6 +9,7 @@ state store) is a hint: without it the number of tries alone counts.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -185,7 +186,7 @@ def tell_of_failure(context: Context) -> None:
 
 def recall(context: Context | None) -> Streak | None:
     """Return the interruptions before this one, None when there were none or nothing is known."""
-    store = (context or {}).get("task_state_store")
+    store = _store_of(context)
     try:
         value = None if store is None else store.get(STORE_KEY)
     except AirflowRuntimeError as error:
@@ -196,7 +197,7 @@ def recall(context: Context | None) -> Streak | None:
 
 def remember(context: Context | None, streak: Streak | None) -> None:
     """Keep the interruptions for the next try; None forgets them."""
-    store = (context or {}).get("task_state_store")
+    store = _store_of(context)
     if store is None:
         return
     try:
@@ -206,6 +207,18 @@ def remember(context: Context | None, streak: Streak | None) -> None:
             store.set(STORE_KEY, asdict(streak))
     except AirflowRuntimeError as error:
         log.warning("the next try will not know of this one: %s", error)
+
+
+def _store_of(context: Context | None) -> Any:
+    """Return what keeps something for the next try; None where nothing does.
+
+    Of a task whose process was killed the DAG processor tells, which has none. A question to it is answered by
+    nobody (3.3.2): it would hold the file's parsing up until that is killed, nobody would be told, and the DAG
+    would not be listed for a minute.
+    """
+    if sys.argv[1:2] == ["dag-processor"]:
+        return None
+    return (context or {}).get("task_state_store")
 
 
 def _began_s(context: Context | None, now_s: float) -> float:

@@ -267,3 +267,19 @@ def test_a_try_that_began_anew_by_itself_was_well_only_if_its_last_run_was() -> 
     assert streak.killed == MAX_KILLED
     assert streak.decide(MAX_KILLED * 720.0).action is RetryAction.FAIL
     assert streak.longer(9000.0, 720.0, killed=True, ran_s=700.0).tries == 1
+
+
+def test_the_dag_processor_tells_of_a_killed_task_and_asks_for_nothing(
+    tries: Tries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no memory of tries; a question would wait until its process is killed, and nobody were told."""
+    monkeypatch.setattr("sys.argv", ["airflow", "dag-processor"])
+    asked = SimpleNamespace(get=pytest.fail, set=pytest.fail, delete=pytest.fail)
+    for number in (1, 2):
+        context: Any = {
+            "task_state_store": asked,
+            "ti": SimpleNamespace(try_number=number),
+            "exception": "the task's process was killed",
+        }
+        retrying.tell_when_it_lasts(context)
+    assert Notifier.sent == ["ended, nobody knows why, and tried again: the task's process was killed"]
