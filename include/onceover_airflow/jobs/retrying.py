@@ -212,9 +212,9 @@ def remember(context: Context | None, streak: Streak | None) -> None:
 def _store_of(context: Context | None) -> Any:
     """Return what keeps something for the next try; None where nothing does.
 
-    Of a task whose process was killed the DAG processor tells, which has none. A question to it is answered by
-    nobody (3.3.2): it would hold the file's parsing up until that is killed, nobody would be told, and the DAG
-    would not be listed for a minute.
+    Of a task whose process was killed the DAG processor tells, which has none. A question to it is answered
+    by nobody (3.3.2): it would hold the file's parsing up until that is killed, nobody would be told, and the
+    DAG would not be listed for a minute.
     """
     if sys.argv[1:2] == ["dag-processor"]:
         return None
