@@ -84,7 +84,9 @@ def test_who_said_yes_is_known_to_the_task_that_does_it() -> None:
     assert found.consent is not None
     assert found.consent == Consent("anna", "ben", run, found.consent.waited_s)
     told = found.consent.document()
-    assert 0.0 <= float(told.pop("waited_s") or -1) < 60.0
+    waited_s = told.pop("waited_s")
+    # Asked and answered within a millisecond is 0.0, and known all the same.
+    assert isinstance(waited_s, float) and 0.0 <= waited_s < 60.0
     assert told == {"by": "anna", "started_by": "ben", "run": run}
 
 
