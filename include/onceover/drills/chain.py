@@ -30,9 +30,9 @@ UNFENCED: Final = "unfenced"
 CONFIRMED: Final = "confirmed"
 # Of a planned one: where the groups stood when everything was carried over.
 PLACED: Final = "placed"
-# Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
 # How one has ended that was planned for something that was not so any more when it began: nothing was done.
 REFUSED: Final = "refused"
+# Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
 WITHDRAWS: Final = "withdraws"
 
 

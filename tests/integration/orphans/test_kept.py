@@ -50,6 +50,21 @@ def refused(replica: Orphaned, capsys: Capture, topic: str, code: str, *, writte
     return "; ".join(each["message"] for each in done["refused"])
 
 
+def kept_after(replica: Orphaned, change: Callable[[], object], match: str) -> NeedsOperator:
+    """Change something between a plan that deletes topics and the deletion; return why they stay."""
+
+    def act(_: float) -> bool:
+        change()
+        return False
+
+    rebuild = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
+    with opened(load_flow(str(replica.flow.path)), rebuild) as operation:
+        assert operation.plan().refused == ()
+        with pytest.raises(NeedsOperator, match=match) as told:
+            operation.apply(Caller(lambda _: None, pause=act))
+    return told.value
+
+
 def promoted(replica: Orphaned, capsys: Capture) -> str:
     """Return a topic all of which was copied when it was switched over."""
     topic = replica.topic()
@@ -178,16 +193,9 @@ def test_a_position_that_somebody_gives_up_goes_with_its_topic(replica: Orphaned
 def test_a_position_that_has_come_since_keeps_its_topic(replica: Orphaned, capsys: Capture) -> None:
     """Asked again right before the deletion."""
     topic = replica.orphaned_topic(capsys)
-
-    def committed(_: float) -> bool:
-        commit(replica.source_client, f"{replica.name}-late", topic, {0: 3})
-        return False
-
-    rebuild = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
-    with opened(load_flow(str(replica.flow.path)), rebuild) as operation:
-        with pytest.raises(NeedsOperator, match=rf"stays: .*{replica.name}-late \(0 at 3\)") as told:
-            operation.apply(Caller(lambda _: None, pause=committed))
-        assert told.value.code == "GROUPS_LEFT"
+    late = f"{replica.name}-late"
+    committed = partial(commit, replica.source_client, late, topic, {0: 3})
+    assert kept_after(replica, committed, rf"stays: .*{late} \(0 at 3\)").code == "GROUPS_LEFT"
     assert len(replica.behind(topic, 0)) == 15
 
 
@@ -315,16 +323,8 @@ def test_a_topic_that_was_never_taken_in_is_named(replica: Orphaned, capsys: Cap
 
 def test_everything_is_asked_again_right_before_the_deletion(replica: Orphaned, capsys: Capture) -> None:
     topic = replica.orphaned_topic(capsys)
-
-    def expired(_: float) -> bool:
-        delete_before(replica.target_client, topic, 6)
-        return False
-
-    rebuild = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
-    with opened(load_flow(str(replica.flow.path)), rebuild) as operation:
-        with pytest.raises(NeedsOperator, match=r"stays: .* may hold what is nowhere else") as told:
-            operation.apply(Caller(lambda _: None, pause=expired))
-        assert told.value.code == "NOT_COPIED"
+    expired = partial(delete_before, replica.target_client, topic, 6)
+    assert kept_after(replica, expired, r"stays: .* may hold what is nowhere else").code == "NOT_COPIED"
     assert len(replica.behind(topic, 0)) == 15
 
 
@@ -394,20 +394,8 @@ def test_a_namesake_is_not_deleted(replica: Orphaned, capsys: Capture) -> None:
 def test_the_flow_back_is_asked_as_it_is_by_now(replica: Orphaned, capsys: Capture) -> None:
     """Its file is another one, and it is a while until somebody has said yes to a deletion."""
     topic = replica.orphaned_topic(capsys)
-
-    def changed_meanwhile(_: float) -> bool:
-        replica.back(**handler_keys("Doubled"))
-        return False
-
-    wish = OrphanWish(rebuild=True)
-    with opened(
-        load_flow(str(replica.flow.path)), partial(orphan_export, wish=wish, pause=wait)
-    ) as operation:
-        # A plan that still deletes it.
-        assert operation.plan().refused == ()
-        with pytest.raises(NeedsOperator, match="its handler would change") as caught:
-            operation.apply(Caller(lambda _: None, pause=changed_meanwhile))
-    assert caught.value.where == topic
+    handled = partial(replica.back, **handler_keys("Doubled"))
+    assert kept_after(replica, handled, "its handler would change").where == topic
     assert replica.behind(topic, 0)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import asked_to_end
@@ -17,9 +17,6 @@ from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
 from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once, own_version
-
-if TYPE_CHECKING:
-    from onceover.wiring.monitoring.push import OtlpPush
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +36,15 @@ def run(args: argparse.Namespace) -> CommandResult:
         text = look_once(paths(), settings).decode()
         return CommandResult({"metrics": text}, text.rstrip("\n"))
     exporter = Exporter(paths, settings)
-    push = _push(args.otlp, exporter, args.interval)
     names_log = logging.getLogger(config_files.__name__)
     level = names_log.level
     try:
-        with asked_to_end() as asked, serving(args.host, args.port, exporter.scrape) as port:
+        with (
+            asked_to_end() as asked,
+            _pushing(args.otlp, exporter, args.interval),
+            serving(args.host, args.port, exporter.scrape) as port,
+        ):
             exporter.refresh()
-            push.start()
             say(f"metrics of the flows at http://{_shown(args.host)}:{port}/metrics", aside=args.json)
             # Each time it would be said again which names are none.
             names_log.setLevel(logging.ERROR)
@@ -53,28 +52,29 @@ def run(args: argparse.Namespace) -> CommandResult:
                 _refresh(exporter)
     finally:
         names_log.setLevel(level)
-        push.stop()
         exporter.close()
     return CommandResult({"host": args.host, "port": port}, "ended")
 
 
-class _Nobody:
-    """Nobody is sent anything."""
+@contextmanager
+def _pushing(url: str | None, exporter: Exporter, interval_s: float) -> Iterator[None]:
+    """Send the metrics to a collector, where one is named, until the context ends.
 
-    def start(self) -> None:
-        """Send nothing."""
-
-    def stop(self) -> None:
-        """Send nothing any more."""
-
-
-def _push(url: str | None, exporter: Exporter, interval_s: float) -> OtlpPush | _Nobody:
+    Raises:
+        UsageError: that is no address of one.
+    """
     if url is None:
-        return _Nobody()
+        yield
+        return
     # Only here: OpenTelemetry's libraries take longer to load than all the rest.
     from onceover.wiring.monitoring.push import OtlpPush
 
-    return OtlpPush(url, own_version(), exporter.scrape, interval_s)
+    push = OtlpPush(url, own_version(), exporter.scrape, interval_s)
+    push.start()
+    try:
+        yield
+    finally:
+        push.stop()
 
 
 def _refresh(exporter: Exporter) -> None:
