@@ -93,7 +93,7 @@ def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator
             schedule = _schedule_in(path, key, default)
             if schedule is None:
                 continue
-            flow = ScheduledFlow(path.stem, values.schedule(schedule))
+            flow = ScheduledFlow(path.stem, values.spread(values.schedule(schedule), path.stem))
         except Exception as error:  # noqa: BLE001 - whatever it is, the other flows keep their DAGs
             # Not the message nor the value: both may quote the file, which may hold a secret.
             _say_broken(path, type(error).__name__)

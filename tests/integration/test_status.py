@@ -31,7 +31,7 @@ from onceover.state import names
 from onceover.state.records.layout import FAILED
 from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.status import PATIENCE_S, read_status
+from onceover.wiring.status import PATIENCE_S, newest_run, read_status
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
 from tests.support.groups import commit
@@ -245,10 +245,12 @@ def test_a_driver_that_is_gone_is_no_copying_one(replica: Replica, capsys: Captu
     with flow.running() as (lead, layout):
         code, entry = status(replica, capsys)
         assert (code, entry["state"], entry["run"]["state"]) == (0, "caught_up", "running")
+        assert newest_run(load_flow(flow.path)).lives, "a schedule leaves it alone"
         note(replica, names.HEARTBEAT, _beat(layout.run, now_ms() - SILENT_AFTER_MS - 1))
         code, entry = status(replica, capsys)
         assert (code, entry["state"], entry["run"]["state"]) == (3, "stopped", "gone")
         assert needs(entry) == ["DRIVER_GONE"]
+        assert not newest_run(load_flow(flow.path)).lives
         assert f"`onceover replicate {replica.name}`" in entry["needs"][0]["resolve"]
         note(replica, names.HEARTBEAT, _beat(layout.run, now_ms()))
         for number in (0, 1):

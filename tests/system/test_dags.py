@@ -15,6 +15,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.serialization.serialized_objects import DagSerialization
 
+from onceover.config.values import spread
+
 DAGS = Path(__file__).parents[2] / "dags"
 COPYING = {"replicate", "replicate_nightly", "replicate_always"}
 # Daily, unless the flow file says otherwise.
@@ -309,7 +311,7 @@ def test_audits_are_by_hand_and_scheduled_and_reported_in_any_case(dags: dict[st
         assert not dag.get_task("report_audit").on_failure_fail_dagrun
         assert dag.get_task("audit").has_retry_policy
         assert dag.doc_md
-    assert (dags["audit"].schedule, dags["audit_nightly"].schedule) == (None, "@daily")
+    assert (dags["audit"].schedule, dags["audit_nightly"].schedule) == (None, spread("@daily", "nightly"))
     assert [dags[name].max_active_runs for name in ("audit", "audit_nightly")] == [16, 1]
     assert dags["audit_nightly"].params.dump() == {
         "flow": "nightly",

@@ -6,6 +6,7 @@ They run before pydantic's own conversion, so that every message is ours and non
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -41,8 +42,16 @@ _PRESETS: Final = (
     "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",
 )  # fmt: skip
 _TIMELESS: Final = frozenset({"@once", "@continuous"})
-# As Airflow reads it; the library knows all others.
-_CRON_OF: Final = {"@quarterly": "0 0 1 */3 *"}
+# Each flow at a time of its own, made of its name: at midnight all audits of all flows would start together.
+_CRON_OF: Final = {
+    "@hourly": "{minute} * * * *",
+    "@daily": "{minute} {hour} * * *",
+    "@weekly": "{minute} {hour} * * 0",
+    "@monthly": "{minute} {hour} 1 * *",
+    "@quarterly": "{minute} {hour} 1 */3 *",
+    "@yearly": "{minute} {hour} 1 1 *",
+}
+_MINUTES_A_DAY: Final = 24 * 60
 _SCHEDULE_FIX: Final = f'null, a cron expression such as "0 3 * * *", or one of: {", ".join(_PRESETS)}'
 _CRON_FIELDS: Final = 5
 # Airflow shows it in a column. What is read of longer ones ends in Python's own errors, and takes its time.
@@ -286,11 +295,24 @@ def schedule(value: object) -> str:
     return value
 
 
-def next_time(schedule: str | None, now: datetime) -> datetime | None:
-    """Return when a schedule of a flow file comes next; None for one that waits for no time of day."""
+def spread(schedule: str, flow: str) -> str:
+    """Return a schedule of a flow file with the flow's own time in the place of midnight.
+
+    What names no time (``@daily``) is the same time in every process and on every machine, of a flow; flows
+    are spread over the hour or the day. A cron expression is meant as it stands.
+    """
+    cron = _CRON_OF.get(schedule)
+    if cron is None:
+        return schedule
+    hour, minute = divmod(zlib.crc32(flow.encode()) % _MINUTES_A_DAY, 60)
+    return cron.format(hour=hour, minute=minute)
+
+
+def next_time(schedule: str | None, flow: str, now: datetime) -> datetime | None:
+    """Return when a schedule of a flow's file comes next; None for one that waits for no time of day."""
     if schedule is None or schedule in _TIMELESS:
         return None
-    found: datetime = croniter(_CRON_OF.get(schedule, schedule), now).get_next(datetime)
+    found: datetime = croniter(spread(schedule, flow), now).get_next(datetime)
     return found
 
 

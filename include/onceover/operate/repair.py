@@ -28,7 +28,6 @@ from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.progress import beside, copied_between
-from onceover.state.records.runstate import RunState, read_heartbeat, run_of
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, stop_in
 from onceover.topics.steps import TopicStep
@@ -141,8 +140,7 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
     state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
     stops = stops_of(state)
     wanted = tuple(sources) or tuple(sorted(stops))
-    run = run_of(state.layout, read_heartbeat(state.others.get(names.HEARTBEAT)), now_ms())
-    somebody = run.state in (RunState.STARTING, RunState.RUNNING)
+    somebody = state.run(now_ms()).lives
     asked = "checked anew" if somebody else "checked anew when the flow is started"
     changes, again, refused = [], {}, []
     standing: dict[str, ObjectState] = {}

@@ -11,6 +11,7 @@ from onceover.state import names
 from onceover.state.log import StateLog
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.records.layout import Layout, layout_in
+from onceover.state.records.runstate import FlowRun, read_heartbeat, run_of
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,14 @@ class FlowState:
     def enrolled(self) -> dict[str, Enrolment]:
         """What is enrolled, by target topic."""
         return read_enrolments(self.leader)
+
+    def run(self, now_ms: float) -> FlowRun:
+        """Return how the newest run stands at ``now_ms``, in ms since 1970.
+
+        Raises:
+            NeedsOperator: STATE_UNREADABLE, its sign of life is something else.
+        """
+        return run_of(self.layout, read_heartbeat(self.others.get(names.HEARTBEAT)), now_ms)
 
 
 def read_flow_state(target: Cluster, flow: str) -> FlowState:

@@ -115,7 +115,7 @@ def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
         for each in told["drills"][:_DRILLS]
         if (page := report_page(flow, each["drill"])).is_file() and page.is_relative_to(drills_dir(flow))
     }
-    due = next_time(flow.schedules.rehearse, datetime.now(UTC))
+    due = next_time(flow.schedules.rehearse, flow.flow, datetime.now(UTC))
     expected = {
         "objective_s": flow.objectives.rto_ms / 1000,
         "schedule": flow.schedules.rehearse,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.backoff import Deadline, Patience
+from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow
 from onceover.errors import OnceoverError, Retriable, unexpected
@@ -22,6 +23,8 @@ from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
 from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import in_background, side_by_side
+from onceover.state.read import FlowState, read_values
+from onceover.state.records.runstate import FlowRun
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.groups import GroupRequest, group_reader
 from onceover.wiring.handlers import dead_letter_of
@@ -107,6 +110,19 @@ def _told(groups: Future[dict[str, Any]], deadline: Deadline) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001 - a bug about groups; what is known of the flow counts
         told = unexpected(error)
     return unknown_standing(told.as_dict())
+
+
+def newest_run(flow: Flow, *, patience_s: float = PATIENCE_S) -> FlowRun:
+    """Return how the flow's newest run stands, as its target knows; nothing else is asked.
+
+    Raises:
+        Retriable: the target does not answer within ``patience_s``.
+        OnceoverError: a client of the flow is not in order; its state cannot be read.
+    """
+    source, target = open_clusters(flow)
+    target.patience = Patience(patience_s)
+    with source, target:
+        return FlowState(*read_values(target, flow.flow, wait=False)).run(now_ms())
 
 
 def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:

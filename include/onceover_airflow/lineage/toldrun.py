@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 # Airflow kills a task soon after it was told to end.
 _KILLED_WAIT_S: Final = 1.0
+# What runs for months is told of again and again: a catalogue that was away at its start, which nobody tells
+# us (the provider keeps it to itself), or that was set up anew since, would never hear of it.
+AGAIN_S: Final = 900.0
 
 
 @dataclass
@@ -52,6 +55,7 @@ class ToldRun(LineageRun):
 
     def __enter__(self) -> Self:
         self._tell(RunState.START)
+        self.teller.start(lambda: self._events(RunState.RUNNING))
         return self
 
     def __exit__(
@@ -102,13 +106,31 @@ class ToldRun(LineageRun):
 
 
 class Teller:
-    """Sends events one behind the other, in a thread that ends with the process whatever it waits for."""
+    """Sends events one behind the other, in a thread that ends with the process whatever it waits for.
 
-    def __init__(self, emit: Callable[[RunEvent], object], end: Callable[[], object]) -> None:
+    Args:
+        emit: sends one.
+        end: lets go of the way that they went.
+        again_s: how long nothing is sent until what is so is sent once more, in seconds.
+    """
+
+    def __init__(
+        self, emit: Callable[[RunEvent], object], end: Callable[[], object], again_s: float = AGAIN_S
+    ) -> None:
         self._emit = emit
         self._end = end
+        self._again_s = again_s
+        self._now: Callable[[], Iterable[RunEvent]] = tuple
         self._events: queue.SimpleQueue[RunEvent | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._send, name="lineage", daemon=True)
+
+    def start(self, now: Callable[[], Iterable[RunEvent]]) -> None:
+        """Begin to send.
+
+        Args:
+            now: returns the events that tell of what is so.
+        """
+        self._now = now
         self._thread.start()
 
     def tell(self, event: RunEvent) -> None:
@@ -123,9 +145,18 @@ class Teller:
 
     def _send(self) -> None:
         try:
-            while (event := self._events.get()) is not None:
-                self._emit(event)
+            while (events := self._next()) is not None:
+                for event in events:
+                    self._emit(event)
             self._end()
         except Exception as error:
             log.warning("lineage is not told: %s", type(error).__name__)
             log.debug("lineage is not told", exc_info=True)
+
+    def _next(self) -> Iterable[RunEvent] | None:
+        """Return what is to be sent; None at the end."""
+        try:
+            event = self._events.get(timeout=self._again_s)
+        except queue.Empty:
+            return self._now()
+        return None if event is None else (event,)

@@ -32,6 +32,8 @@ MAX_PARTITION: Final = 2**31 - 1
 MAX_OFFSET: Final = 2**63 - 1
 TAG: Final = "onceover"
 OWNER: Final = "onceover"
+# What Airflow calls a run that nobody asked for but the schedule.
+SCHEDULED: Final = "scheduled"
 # One run per flow is the rule and fencing keeps it; this only bounds what one mistake can start.
 MAX_MANUAL_RUNS: Final = 16
 # A continuous DAG needs one: without, Airflow 3.3.2 gives its second run the first one's logical date,

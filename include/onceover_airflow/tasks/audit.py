@@ -40,7 +40,6 @@ AUDIT_TASK: Final = "audit"
 # Also where the task failed, and a return value would not be kept.
 VERDICT_KEY: Final = "verdict"
 PASSED: Final = "PASS"
-_SCHEDULED: Final = "scheduled"
 # Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
 WHOLE: Final = ("watermark", "start")
 # A time with its zone left out is UTC, as on the command line.
@@ -227,7 +226,7 @@ def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:
     """Tell whether a schedule has come before the flow's first start: no fault, and nothing to prove yet."""
     error = (report or {}).get("error") or {}
     run = context.get("dag_run")
-    return error.get("code") == StateCode.NOT_STARTED and run is not None and run.run_type == _SCHEDULED
+    return error.get("code") == StateCode.NOT_STARTED and run is not None and run.run_type == forms.SCHEDULED
 
 
 def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,6 @@ MAX_SAMPLE: Final = 1_000_000
 MAX_CANARIES: Final = 100_000
 MIN_CANARIES: Final = 12
 _TEMPORARY: Final = 5
-_SCHEDULED: Final = "scheduled"
 
 
 def rehearsal_params() -> dict[str, Param]:
@@ -111,7 +110,7 @@ def plan_rehearsal(flow: str) -> dict[str, Any]:
 def is_too_early(error: OnceoverError, context: Context) -> bool:
     """Tell whether a schedule has come before the flow's first start: no fault, and nothing to rehearse."""
     run = context.get("dag_run")
-    return error.code == StateCode.NOT_STARTED and run is not None and run.run_type == _SCHEDULED
+    return error.code == StateCode.NOT_STARTED and run is not None and run.run_type == forms.SCHEDULED
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from onceover.config import values
-from onceover.config.values import MAX_NAME_LENGTH
+from onceover.config.values import MAX_NAME_LENGTH, spread
 from onceover.state import names
 from onceover.topics import namingpolicy
 from onceover_airflow import flows
@@ -103,9 +103,9 @@ def test_audits_are_scheduled_unless_the_file_says_otherwise(folder: Path) -> No
     for name, text in texts.items():
         (folder / f"{name}.yaml").write_text(text)
     assert flows.scheduled_flows("audit") == [
-        flows.ScheduledFlow("empty", "@daily"),
-        flows.ScheduledFlow("none", "@daily"),
-        flows.ScheduledFlow("others", "@daily"),
+        flows.ScheduledFlow("empty", spread("@daily", "empty")),
+        flows.ScheduledFlow("none", spread("@daily", "none")),
+        flows.ScheduledFlow("others", spread("@daily", "others")),
         flows.ScheduledFlow("own", "0 3 * * *"),
     ]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from croniter import croniter
 
 from onceover.config import values
 
@@ -10,7 +14,33 @@ from onceover.config import values
 def test_next_time_of_a_schedule() -> None:
     """As Airflow reads it; none for one that waits for no time."""
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert [values.next_time(each, now) for each in (None, "@once", "@continuous")] == [None] * 3
-    assert values.next_time("@quarterly", now) == datetime(2026, 4, 1, tzinfo=UTC)
-    assert values.next_time("@weekly", now) == datetime(2026, 2, 1, tzinfo=UTC)
-    assert values.next_time("0 3 * * *", now) == datetime(2026, 2, 1, 3, tzinfo=UTC)
+    assert [values.next_time(each, "nightly", now) for each in (None, "@once", "@continuous")] == [None] * 3
+    assert values.next_time("0 3 * * *", "nightly", now) == datetime(2026, 2, 1, 3, tzinfo=UTC)
+    quarterly, weekly, daily = (
+        values.next_time(each, "nightly", now) for each in ("@quarterly", "@weekly", "@daily")
+    )
+    assert quarterly is not None and weekly is not None and daily is not None
+    assert (quarterly.date(), weekly.date()) == (date(2026, 4, 1), date(2026, 2, 1))
+    assert quarterly.time() == weekly.time() == daily.time()
+
+
+def test_what_names_no_time_is_spread_by_the_flows_name() -> None:
+    """The same for a flow each time; of a hundred flows no ten begin within the same half hour."""
+    times = [values.spread("@daily", f"flow-{number}") for number in range(100)]
+    assert times == [values.spread("@daily", f"flow-{number}") for number in range(100)]
+    halves = Counter((int(hour), int(minute) // 30) for minute, hour, *_ in map(str.split, times))
+    assert max(halves.values()) < 10
+    assert len(halves) > 30
+    for kept in ("@once", "@continuous", "0 3 * * *", "*/5 * * * *"):
+        assert values.spread(kept, "nightly") == kept
+
+
+@pytest.mark.parametrize("preset", ["@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"])
+def test_a_spread_schedule_comes_as_often_as_it_says(preset: str) -> None:
+    """Whatever the name: a year has as many of it."""
+    often = {"@hourly": 8760, "@daily": 365, "@weekly": 52, "@monthly": 12, "@quarterly": 4, "@yearly": 1}
+    cron = values.schedule(values.spread(preset, "orders"))
+    begin = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    times = croniter(cron, begin)
+    count = sum(1 for _ in iter(lambda: times.get_next(datetime) < begin + timedelta(days=365), False))
+    assert count in (often[preset], often[preset] + 1)

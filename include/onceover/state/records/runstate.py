@@ -66,6 +66,11 @@ class FlowRun:
     passes: bool = False
     interrupted: bool = False
 
+    @property
+    def lives(self) -> bool:
+        """Whether somebody copies, or is about to."""
+        return self.state in (RunState.STARTING, RunState.RUNNING)
+
     def document(self, now_ms: float) -> dict[str, Any]:
         """Return the ``run`` object of ``status``."""
         return {

@@ -81,7 +81,7 @@ def asked(flows: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise answers[dag_id]
         return int(answers[dag_id])
 
-    context = {"ti": SimpleNamespace(get_ti_count=count)}
+    context = {"ti": SimpleNamespace(get_ti_count=count), "dag_run": SimpleNamespace(run_type="manual")}
     monkeypatch.setattr(replicating, "get_current_context", lambda: context)
     monkeypatch.setattr(replicating, "check_flow", lambda flow: {"flow": flow, "lanes": 1})
     monkeypatch.setenv(POOL_VARIABLE, "some_pool")
