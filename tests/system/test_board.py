@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import pytest
 from playwright.sync_api import Page, Request
@@ -23,6 +23,7 @@ FLOW = "sys-board"
 TOPIC = f"{FLOW}.orders"
 RECORDS = 90
 LOOK_TIMEOUT_S = 60.0
+RUN_TIMEOUT_S = 120.0
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -88,6 +89,19 @@ def test_a_person_finds_every_flow_and_what_is_the_matter_with_it(
     inside.get_by_role("link", name="Audit", exact=True).click()
     page.wait_for_url(lambda url: "/dags/audit" in url)
     page.get_by_role("button", name="Trigger").first.wait_for()
+    person.rest()
+
+
+def test_a_run_has_a_tab_with_the_page_of_its_flow(
+    airflow: AirflowStandalone, person: Person, copied: None
+) -> None:
+    run_id = airflow.trigger("replicate", {"flow": "sys-broken"})
+    airflow.wait_run("replicate", run_id, timeout_s=RUN_TIMEOUT_S)
+    page = person.open(f"/dags/replicate/runs/{quote(run_id)}")
+    page.get_by_role("link", name="Onceover", exact=True).last.click()
+    inside = page.frame_locator("iframe[title=Onceover]")
+    inside.get_by_role("heading", name="sys-broken").wait_for()
+    assert "tarket" in inside.locator("body").inner_text(), "the file's fault, with its line"
     person.rest()
 
 

@@ -39,11 +39,14 @@ def registration() -> dict[str, Any]:
 
 
 def react_apps() -> list[dict[str, str]]:
-    """Return the entries of Airflow's navigation.
+    """Return the entry of Airflow's navigation, and the tab that it gives to runs.
 
     An external view would do, but Airflow (3.3.2) frames it so that no link leads out to a form, and its
     button for one without a frame does nothing. So a component of ours makes the frame.
     """
     # Without a slash at its front: below whatever prefix Airflow itself has.
     bundle = f"{PREFIX.lstrip('/')}/{FRAME}"
-    return [{"name": _NAME, "bundle_url": bundle, "url_route": "onceover", "destination": "nav"}]
+    return [
+        {"name": _NAME, "bundle_url": bundle, "url_route": route, "destination": destination}
+        for route, destination in (("onceover", "nav"), ("onceover-flow", "dag_run"))
+    ]
