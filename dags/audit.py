@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias, task
 
 from onceover_airflow import flows
-from onceover_airflow.starting import forms
+from onceover_airflow.starting import forms, pools
 from onceover_airflow.tasks import audit
 from onceover_airflow.telling import deadlines
 from onceover_airflow.telling.deadlines import told_after
@@ -54,6 +54,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
             since=forms.value("since"),
             full=forms.value("full"),
             master=forms.value("master"),
+            pool=pools.audit_pool(scheduled=kind["schedule"] is not None),
         )
         reported = audit.ReportOperator(
             task_id="report_audit",

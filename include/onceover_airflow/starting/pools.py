@@ -1,4 +1,4 @@
-"""The pool of the tasks that run as long as their flow does, so that they leave Airflow slots for all else.
+"""The pools of the tasks that run for long, so that they leave Airflow slots for all else: copies, audits.
 
 Invariant: without a word of whoever deploys, tasks are in Airflow's own pool: a task in one that does not
 exist would wait for ever, and say nothing.
@@ -19,12 +19,19 @@ log = logging.getLogger(__name__)
 POOL_VARIABLE: Final = "ONCEOVER_COPY_POOL"
 # Its slots, for whoever waits for one; what Airflow goes by is the pool itself.
 SLOTS_VARIABLE: Final = "ONCEOVER_COPY_SLOTS"
+# The name of the pool of audits that a schedule begins: each is a JVM beside those of the copies.
+AUDIT_POOL_VARIABLE: Final = "ONCEOVER_AUDIT_POOL"
 _AIRFLOWS: Final = "default_pool"
 
 
 def copy_pool() -> str:
     """Return the pool of copies, and of whatever else has no end."""
     return os.environ.get(POOL_VARIABLE) or _AIRFLOWS
+
+
+def audit_pool(*, scheduled: bool) -> str:
+    """Return the pool of an audit; nobody waits for one that they have asked for."""
+    return (scheduled and os.environ.get(AUDIT_POOL_VARIABLE)) or _AIRFLOWS
 
 
 def say_who_waits(count: Callable[[], int]) -> None:

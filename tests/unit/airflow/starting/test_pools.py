@@ -12,7 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from onceover_airflow.starting.pools import POOL_VARIABLE, SLOTS_VARIABLE, copy_pool
+from onceover_airflow.starting.pools import AUDIT_POOL_VARIABLE, POOL_VARIABLE, SLOTS_VARIABLE, copy_pool
 from onceover_airflow.tasks import replicating
 from onceover_lab.embed import airflow_config
 from tests.system.test_dags import DAGS
@@ -61,6 +61,17 @@ def test_only_what_has_no_end_is_in_the_pool(flows: None, monkeypatch: pytest.Mo
     monkeypatch.setenv(POOL_VARIABLE, "some_pool")
     assert {task for task, pool in pools().items() if pool == "some_pool"} == LASTING
     assert {pool for task, pool in pools().items() if task not in LASTING} == {"default_pool"}
+
+
+def test_scheduled_audits_are_bounded_and_those_of_people_are_not(
+    flows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of an audit's tasks waits for nothing."""
+    monkeypatch.setenv(AUDIT_POOL_VARIABLE, "few")
+    assert {task for task, pool in pools().items() if pool == "few"} == {
+        ("audit_always", "audit"),
+        ("audit_hourly", "audit"),
+    }
 
 
 def test_the_embedded_airflow_names_the_pool_as_the_dags_do() -> None:
