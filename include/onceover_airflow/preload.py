@@ -24,7 +24,7 @@ _PARSED: Final = tuple(f"onceover_airflow.{room}" for room in ("tasks", "jobs", 
 _RUN: Final = ("onceover.wiring", "onceover.spark.launch.submit")
 # Handlers, pages and metrics have processes of their own, and libraries that no task needs. What is loaded
 # starts no thread of Python's; those of numpy and pyarrow know of forks (Spark forks its workers so, too).
-_NOT_RUN: Final = tuple(f"onceover.wiring.{each}" for each in ("apart", "board", "monitoring"))
+_NOT_RUN: Final = tuple(f"onceover.wiring.{each}" for each in ("apart", "board", "monitoring", "runs"))
 # By Airflow's own command: a job does not know of which type it is when listeners are told of it (3.3.2).
 _ROOMS: Final = {"dag-processor": _PARSED, "scheduler": (*_PARSED, *_RUN)}
 

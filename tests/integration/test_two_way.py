@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.errors import UsageError
 from onceover.state import names
-from onceover.wiring.flows import open_clusters, supervisor
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.runs import supervisor
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow

@@ -18,7 +18,8 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.wiring.flows import lane_task, open_clusters
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.runs import lane_task
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.chaos.checker import Place
 from tests.chaos.reading import committed

@@ -24,7 +24,9 @@ from onceover.operate.status import flow_status
 from onceover.process.children import ChildProcess
 from onceover.state.records.layout import Layout
 from onceover.wire.offsetmap import MapRecord
-from onceover.wiring.flows import FlowWatch, lane_task, open_clusters, rules, supervisor
+from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.runs import lane_task, supervisor
+from onceover.wiring.watch import FlowWatch
 from onceover_lab.demo.judge import compare_topics
 from tests.support import template
 from tests.support.wait import wait_until

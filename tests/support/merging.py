@@ -20,7 +20,8 @@ from onceover.state import names, steps
 from onceover.state.log import StateLog
 from onceover.state.records.enrolment import read_enrolments
 from onceover.state.records.layout import Layout, check_mine
-from onceover.wiring.flows import FlowWatch, open_clusters
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.watch import FlowWatch
 
 SMALL = MergeRules(max_segments=9, min_age_ms=-60_000, transaction_bytes=1)
 

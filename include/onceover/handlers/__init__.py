@@ -10,7 +10,20 @@ the annotation of the first parameter:
 Either may be a class, made once for each task of a lane with the arguments, whose instances are called.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from onceover.handlers.record import Headers, Record
-from onceover.wire.batches.columns import SCHEMA
+
+if TYPE_CHECKING:
+    from onceover.wire.batches.columns import SCHEMA
 
 __all__ = ["SCHEMA", "Headers", "Record"]
+
+
+def __getattr__(name: str) -> Any:
+    # Arrow and NumPy take a quarter of a second to load, which commands that run no handler do not pay.
+    if name == "SCHEMA":
+        from onceover.wire.batches.columns import SCHEMA
+
+        return SCHEMA
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

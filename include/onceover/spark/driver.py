@@ -50,7 +50,9 @@ from onceover.spark.untilend import UntilEnd
 from onceover.spark.worker import LanePlan
 from onceover.state.records.layout import ASKED, DONE, FAILED, Layout
 from onceover.topics.scopecheck import nothing_in_scope
-from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.runs import supervisor
+from onceover.wiring.watch import FlowWatch
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,9 @@ from onceover.process.guard import take_secret
 from onceover.spark import receipts
 from onceover.spark.failures import carrying
 from onceover.wire.offsetmap import MapRecord
-from onceover.wiring.flows import FlowWatch, lane_task, open_clusters
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.runs import lane_task
+from onceover.wiring.watch import FlowWatch
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,8 @@ from onceover.namematch import names_whole
 from onceover.positions.translate import Translator
 from onceover.topics.otherflows import OtherFlows
 from onceover.topics.scope import explain
-from onceover.wiring.flows import FlowWatch, journal_of, rules
+from onceover.wiring.flows import journal_of, rules
+from onceover.wiring.watch import FlowWatch
 
 
 @dataclass(frozen=True)

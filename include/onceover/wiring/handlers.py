@@ -13,13 +13,13 @@ from onceover.config.home import variables
 from onceover.errors import UsageError
 from onceover.handlers.codes import HandlerCode
 from onceover.handling.deadletter import topic_spec
-from onceover.handling.handling import Handling
-from onceover.handling.lanehandler import LaneHandler
 from onceover.kafka.admin.topics import TopicSpec
 from onceover.model import TopicPartition
 
 if TYPE_CHECKING:
     from onceover.handlers.load import Handler
+    from onceover.handling.handling import Handling
+    from onceover.handling.lanehandler import LaneHandler
 
 # A group of batches is decompressed, made columns, handled and encoded: about five copies of it exist at
 # the same time, beside the fetched bytes. Below the least, calls cost more than they carry.
@@ -87,6 +87,8 @@ def lane_handler_of(flow: Flow, run: RunSettings) -> LaneHandler:
     Raises:
         UsageError: the handler cannot be loaded in this process.
     """
+    from onceover.handling.lanehandler import LaneHandler
+
     use = None
     handler = handler_of(flow, run)
     if handler is not None:

@@ -14,7 +14,7 @@ from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import UsageError
 from onceover.state.records.layout import Layout
-from onceover.wiring.flows import FlowWatch
+from onceover.wiring.watch import FlowWatch
 
 _FULL = RunSettings(
     delivery="at_least_once",

@@ -168,7 +168,7 @@ def test_nobody_else_loads_a_handler() -> None:
     }
     assert users == {
         "onceover/wiring/handlers.py",
-        "onceover/wiring/flows.py",
+        "onceover/wiring/runs.py",
         "onceover/spark/auditing/auditwork.py",
         "onceover/cli/sample.py",
     }
