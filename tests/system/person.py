@@ -93,7 +93,7 @@ class Person:
         return Form(self._page, self.dialog(dag_id))
 
     def dialog(self, dag_id: str | None = None) -> Locator:
-        """Press *Trigger* on the page of a DAG, the one that is open where none is named; return what opens."""
+        """Press *Trigger* on the page of a DAG, the open one where none is named; return what opens."""
         page = self._page if dag_id is None else self.open(f"/dags/{dag_id}")
         page.get_by_role("button", name="Trigger").first.click()
         dialog = page.get_by_role("dialog")
