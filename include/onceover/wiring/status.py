@@ -13,14 +13,14 @@ from typing import Any, Final
 
 from onceover.backoff import Deadline, Patience
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, load_flow
+from onceover.config.flow.load import find_flow_files, listed_clash, load_listed
 from onceover.errors import OnceoverError, Retriable, unexpected
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
 from onceover.groups.standing import standing_of, unknown_standing
 from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
-from onceover.operate.statusshape import broken_entry
+from onceover.operate.statusshape import broken_entry, with_fault
 from onceover.planning.background import in_background, side_by_side
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.groups import GroupRequest, group_reader
@@ -112,11 +112,14 @@ def _told(groups: Future[dict[str, Any]], deadline: Deadline) -> dict[str, Any]:
 def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Return the status of one flow for people; what nobody foresaw is an error in it, too.
 
+    Another file for the same flow in the flows directory is a fault beside it.
+
     Raises:
         OnceoverError: a client of the flow is not in order.
     """
     try:
-        return read_status(flow, patience_s=patience_s)
+        entry, clash = read_status(flow, patience_s=patience_s), listed_clash(flow.path)
+        return entry if clash is None else with_fault(entry, clash.error())
     except OnceoverError:
         raise
     except Exception as error:  # noqa: BLE001 - as one of several flows has it: exit code 1 would be an audit's
@@ -129,7 +132,7 @@ def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
 
 
 def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
-    return lambda: of_file(path, lambda: read_status(load_flow(path), patience_s=patience_s))
+    return lambda: of_file(path, lambda: read_one(load_listed(path), patience_s=patience_s))
 
 
 def of_file(path: Path, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
