@@ -14,6 +14,7 @@ from onceover.config.flow.check import check_document
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.namesakes import NameClash, clash_of
 from onceover.config.home import onceover_home, variables
+from onceover.errors import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,12 @@ def _load(path: Path, environ: Mapping[str, str] | None) -> Flow:
 def listed_clash(path: Path, environ: Mapping[str, str] | None = None) -> NameClash | None:
     """Return which files of the flows directory say the same name as ``path``, where that is one of them.
 
-    Raises:
-        UsageError: the directory cannot be read.
+    None where nobody can read the directory: that is for those to say who look for files in it.
     """
-    files = FLOW_FILES.named(variables(environ))
+    try:
+        files = FLOW_FILES.named(variables(environ))
+    except UsageError:
+        return None
     return clash_of(path, files) if path in files else None
 
 

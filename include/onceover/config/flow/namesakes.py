@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from onceover.config.faults import BadConfig, Fault
 from onceover.config.files import FLOW_FILES
-from onceover.errors import UsageError
 
-_FIX = "take one of them out of the directory, or call its flow otherwise"
+_FIX: Final = "take one of them out of the directory, or call its flow otherwise"
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,6 @@ def _says(path: Path) -> str:
 def _read(path: Path, _stamp: tuple[int, ...]) -> str:
     try:
         name = FLOW_FILES.read(path)[1].data.get("flow")
-    except UsageError:
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, who reads it for itself says so
         return path.stem
     return name if isinstance(name, str) else path.stem
