@@ -21,7 +21,7 @@ from onceover_airflow.codes import AirflowCode
 
 log = logging.getLogger(__name__)
 
-CONTINUOUS: Final = "@continuous"
+CONTINUOUS: Final = values.CONTINUOUS
 CAUGHT_UP: Final = "caught-up"
 FOREVER: Final = "forever"
 

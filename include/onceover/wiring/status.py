@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ _AT_ONCE: Final = 16
 _GRACE_S: Final = 2.0
 
 
+# Opens source and target; whoever calls it closes them.
+OpenClusters = Callable[[], tuple[Cluster, Cluster]]
 # Given an entry, and the clusters that it was read from while they are still open.
 Beside = Callable[[dict[str, Any], Cluster, Cluster], None]
 
@@ -44,7 +47,7 @@ def read_status(
     flow: Flow,
     *,
     patience_s: float = PATIENCE_S,
-    environ: Mapping[str, str] | None = None,
+    clusters: OpenClusters | None = None,
     beside: Beside | None = None,
     groups: bool = True,
 ) -> dict[str, Any]:
@@ -54,13 +57,15 @@ def read_status(
     ``patience_s``, both at the same time.
 
     Args:
+        clusters: opens them otherwise than the flow file says now.
         beside: reads what else is wanted of the same moment; what it raises, this raises.
         groups: whether to look how groups stand, which takes longer than all the rest.
 
     Raises:
         UsageError: a client of the flow is not in order.
     """
-    source, target = open_clusters(flow, environ)
+    opening = clusters or partial(open_clusters, flow)
+    source, target = opening()
     source.patience, target.patience = Patience(patience_s), Patience(patience_s)
     deadline = Deadline(patience_s + _GRACE_S)
     start = flow.topics.start_timestamp_ms
@@ -69,12 +74,12 @@ def read_status(
         entry = flow_status(flow.flow, source, target, rules(flow), begin, dead_letter_of(flow.on_bad_record))
         if beside is not None:
             beside(entry, source, target)
-    standing = _groups(entry, flow, deadline, environ) if groups else None
+    standing = _groups(entry, flow, deadline, opening) if groups else None
     return {**entry, "path": str(flow.path), "groups": standing}
 
 
 def _groups(
-    entry: Mapping[str, Any], flow: Flow, deadline: Deadline, environ: Mapping[str, str] | None
+    entry: Mapping[str, Any], flow: Flow, deadline: Deadline, opening: OpenClusters
 ) -> dict[str, Any] | None:
     """Return how the groups stand, or why nobody knows; None where nothing was ever copied.
 
@@ -85,12 +90,12 @@ def _groups(
         return None
     if silent is not None:
         return unknown_standing(silent)
-    return _told(in_background(lambda: _read_groups(flow, deadline.left_s, environ)), deadline)
+    return _told(in_background(lambda: _read_groups(flow, deadline.left_s, opening)), deadline)
 
 
-def _read_groups(flow: Flow, patience_s: float, environ: Mapping[str, str] | None) -> dict[str, Any]:
+def _read_groups(flow: Flow, patience_s: float, opening: OpenClusters) -> dict[str, Any]:
     """Return how the flow's groups stand; by connections of its own, which end with it."""
-    source, target = open_clusters(flow, environ)
+    source, target = opening()
     source.patience, target.patience = Patience(patience_s), Patience(patience_s)
     with source, target, group_reader(flow, source, target, GroupRequest()) as reader:
         return standing_of(plan_groups(reader.read(), Allowed()))
