@@ -118,6 +118,19 @@ def test_a_bad_connection_names_the_variable_and_no_value(text: str, words: str)
     assert words in line
 
 
+def test_a_connection_that_is_not_given_is_no_broken_file(write_flow: FlowWriter) -> None:
+    """It has a code of its own; where something else is wrong beside it, that is to be corrected first."""
+    source, target = ({"client": None, "connection": name} for name in ("a", "b"))
+    flow = load_flow(write_flow({"source": source, "target": target}), environ=ENVIRON)
+    with pytest.raises(BadConfig) as caught:
+        resolve_clients(flow, ENVIRON)
+    assert (caught.value.code, len(caught.value.faults)) == ("NO_CONNECTION", 2)
+    assert pickle.loads(pickle.dumps(caught.value)).code == "NO_CONNECTION"  # noqa: S301 - our own
+    with pytest.raises(BadConfig) as caught:
+        resolve_clients(flow, {**ENVIRON, "AIRFLOW_CONN_A": "{"})
+    assert caught.value.code == "bad_config"
+
+
 def test_name_that_no_shell_can_export_is_set_in_front_of_the_command() -> None:
     """Ids with hyphens are usual; `export AIRFLOW_CONN_KAFKA-TARGET=...` is an error in every shell."""
     with pytest.raises(BadConfig, match=r"write env 'AIRFLOW_CONN_KAFKA-TARGET=\{"):

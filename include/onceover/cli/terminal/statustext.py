@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.ages import age_text
-from onceover.config.codes import ConfigCode
+from onceover.config.codes import BY_LINE, ConfigCode
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
 from onceover.groups.standing import describe_standing
 from onceover.operate.codes import StatusCode
@@ -91,9 +91,7 @@ def _state_words(status: Mapping[str, Any]) -> str:
 def _title(status: Mapping[str, Any]) -> str:
     word = {OK: "", TEMPORARY: ", NOT FULLY KNOWN"}.get(status["exit"], ", NEEDS A PERSON")
     if status["error"] is not None:
-        bad = status["exit"] == BAD_CONFIG
-        why = f"its file {status['path']} is not in order" if bad else "its status cannot be read"
-        return f"{status['flow']}{word}: {why}"
+        return f"{status['flow']}{word}: {_broken_words(status)}"
     run = status["run"]["state"].replace("_", " ")
     state = _state_words(status)
     said = run if state not in (run, "caught up", "copying", _WAITING) else state
@@ -103,15 +101,21 @@ def _title(status: Mapping[str, Any]) -> str:
     return f"{status['flow']}: {said}{word}  ({route}{generation}{mode})"
 
 
+def _broken_words(status: Mapping[str, Any]) -> str:
+    if status["error"]["code"] == ConfigCode.NO_CONNECTION:
+        return "its Airflow Connections are not given to this process"
+    bad = status["exit"] == BAD_CONFIG
+    return f"its file {status['path']} is not in order" if bad else "its status cannot be read"
+
+
 def _needs(status: Mapping[str, Any]) -> Iterator[str]:
     """Yield what has to be done; of a topic's partitions that are stopped alike, the first one."""
     alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for number, need in enumerate(status["needs"]):
         alike.setdefault((need["code"], need.get("topic") or str(number)), []).append(need)
     for need, *others in list(alike.values())[:_NEEDS_SHOWN]:
-        # Only a configuration's faults are a line each: elsewhere a line more is somebody's name.
         message = need["message"]
-        first, *more = message.split("\n") if need["code"] == ConfigCode.BAD_CONFIG else [message]
+        first, *more = message.split("\n") if need["code"] in BY_LINE else [message]
         yield f"  ! {need['code']}: {first}"
         yield from (f"    {line}" for line in more)
         if need["resolve"]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from onceover.config.clients.connection import read_connection, variable_of
+from onceover.config.clients.connection import NotGiven, read_connection, variable_of
 from onceover.config.clients.keys import shown_value
 from onceover.config.clients.rules import check_properties, endpoints
+from onceover.config.codes import ConfigCode
 from onceover.config.document import parse_yaml, substitute
 from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
 from onceover.config.flow.flowfile import ClusterSpec, Flow
@@ -163,7 +164,8 @@ def _checked(spec: ClusterSpec, where: str, environment: Mapping[str, str]) -> d
     try:
         raw = _read(spec, environment)
     except Invalid as error:
-        fault = Fault(where, origin, error.problem, error.fix)
+        code = ConfigCode.NO_CONNECTION if isinstance(error, NotGiven) else ConfigCode.BAD_CONFIG
+        fault = Fault(where, origin, error.problem, error.fix, code=code)
     else:
         return _in_order(raw, where, origin)
     # Outside the handler: an exception's context must not carry text from the client's file.
