@@ -80,7 +80,6 @@ def test_kafka_has_the_version_of_the_embedded_clusters(compose: dict[str, Any])
 
 def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
     """One image installs requirements.txt, which says what uv.lock says."""
-    assert {compose["services"][name]["build"]["dockerfile"] for name in OURS} == {"docker/Dockerfile"}
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert "--requirement requirements.txt" in dockerfile
     assert "apache-airflow" not in dockerfile
@@ -89,6 +88,16 @@ def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
     exported = requirements("requirements.txt")
     for package in ("apache-airflow", "apache-airflow-providers-apache-spark", "pyspark", "pyspark-client"):
         assert exported[package] == locked[package]
+
+
+def test_one_service_builds_the_image_that_all_of_ours_run(compose: dict[str, Any]) -> None:
+    """Several would export it under one name at once, which fails; and no registry is asked for it."""
+    services = compose["services"]
+    assert {name: service["build"] for name, service in services.items() if "build" in service} == {
+        "airflow-migrate": {"context": ".", "dockerfile": "docker/Dockerfile"}
+    }
+    ours = [services[name] for name in OURS]
+    assert {(each["image"], each.get("pull_policy")) for each in ours} == {("onceover:local", "never")}
 
 
 def test_nothing_without_a_hash_gets_into_the_image() -> None:
@@ -338,8 +347,10 @@ def test_the_flows_are_watched(compose: dict[str, Any]) -> None:
     assert config["scrape_configs"][0]["static_configs"] == [{"targets": [f"onceover-metrics:{port}"]}]
     for name in config["rule_files"]:
         assert files[str(Path(place).with_name(name))] == f"./docker/monitoring/{name}"
-    assert mounted(compose, "onceover-metrics") == {
-        services["onceover-metrics"]["environment"]["ONCEOVER_FLOWS"]: "./include/flows"
+    settings, files = services["onceover-metrics"]["environment"], mounted(compose, "onceover-metrics")
+    assert files == {
+        settings["ONCEOVER_FLOWS"]: "./include/flows",
+        settings.get("ONCEOVER_HOME"): "metrics-var",
     }
     provided = mounted(compose, "grafana")
     place = "/etc/grafana/provisioning"
