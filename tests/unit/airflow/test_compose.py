@@ -6,6 +6,7 @@ Its commands are run as processes in tests/integration/test_deployment.py.
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -18,6 +19,7 @@ import yaml
 from airflow.configuration import conf
 from cryptography.fernet import Fernet
 
+from onceover.config.clients.resolve import check_private
 from onceover.process.guard import SECRET_FILE_VARIABLE, protection
 from onceover_airflow.approvals.seal import KEY_VARIABLE
 from onceover_airflow.jobs.operators import STOP_BUDGET_S
@@ -47,6 +49,9 @@ OURS = sorted(name for name in SERVICES if name.startswith(("airflow", "spark", 
 AIRFLOWS = sorted(name for name in SERVICES if name.startswith("airflow"))
 REFERENCE = re.compile(r"\$\{([A-Z_]+)(:-[0-9]+)?\}")
 SECRET_NAME = re.compile(r"PASSWORD|SECRET|FERNET_KEY|SQL_ALCHEMY_CONN|AUTH_(TOKEN|KEY)")
+# Who reads client files, and where they are.
+TALKERS = ("airflow-api-server", "airflow-scheduler", "spark-worker", "onceover-metrics")
+CLIENTS = Path("/run/secrets/clients")
 # The user of our image, and where it may write in it.
 UID = "50000"
 
@@ -207,9 +212,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docker")
     (folder / "make-secrets").write_text((PROJECT / "docker" / "make-secrets").read_text())
     done = subprocess.run(["bash", folder / "make-secrets"], capture_output=True, text=True, check=True)
-    values = [path.read_text() for path in (folder / "secrets").iterdir()]
+    values = [path.read_text() for path in secret_files(folder)]
     assert [value for value in values if value in done.stdout + done.stderr] == []
     return folder
+
+
+def secret_files(folder: Path) -> list[Path]:
+    """Return what the script has made, without the folder for client files."""
+    return [path for path in (folder / "secrets").iterdir() if path.is_file()]
 
 
 def test_secrets_are_files_that_nobody_else_on_the_machine_reaches(
@@ -217,7 +227,7 @@ def test_secrets_are_files_that_nobody_else_on_the_machine_reaches(
 ) -> None:
     """A folder of its owner's, in it what containers of other users can read: an engine changes no mode."""
     assert stat.S_IMODE((made / "secrets").stat().st_mode) == 0o700
-    files = {path.name: path for path in (made / "secrets").iterdir()}
+    files = {path.name: path for path in secret_files(made)}
     wanted = {name: entry["file"] for name, entry in compose["secrets"].items()}
     assert wanted == {name: f"docker/secrets/{name}" for name in files}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o444}
@@ -227,7 +237,7 @@ def test_secrets_are_files_that_nobody_else_on_the_machine_reaches(
 
 def test_secrets_fit_together_and_are_what_their_readers_take(made: Path) -> None:
     """A password twice, a key that is one, JSON, a property; long enough; made anew each time."""
-    values = {path.name: path.read_text() for path in (made / "secrets").iterdir()}
+    values = {path.name: path.read_text() for path in secret_files(made)}
     assert f"airflow:{values['database_password']}@postgres/airflow" in values["airflow_database"]
     assert values["spark_properties"] == f"spark.authenticate.secret {values['spark_secret']}"
     (user, password), *others = json.loads(values["airflow_passwords"]).items()
@@ -240,6 +250,16 @@ def test_secrets_fit_together_and_are_what_their_readers_take(made: Path) -> Non
     )
     # Each its own.
     assert len({*values.values(), password}) == len(values) + 1
+
+
+def test_client_files_are_found_wherever_clusters_are_talked_to(compose: dict[str, Any], made: Path) -> None:
+    """By tasks and drivers, the page, lanes and the exporter; handed over as all other secrets are."""
+    clients = made / "secrets" / "clients"
+    assert (stat.S_IMODE(clients.stat().st_mode), list(clients.iterdir())) == (0o755, [])
+    for name in TALKERS:
+        assert mounted(compose, name).get(str(CLIENTS)) == "./docker/secrets/clients", name
+    # Of whoever made it, readable by all, in a folder that nobody else gets through.
+    check_private(os.stat_result((stat.S_IFREG | 0o444, 0, 0, 1, 1000, 0, 0, 0, 0, 0)), CLIENTS / "x.yaml")
 
 
 def test_secrets_that_exist_are_kept(made: Path) -> None:
@@ -265,6 +285,8 @@ def test_mounted_files_and_volumes_exist(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]
+            if source == "./docker/secrets/clients":
+                continue
             known = (PROJECT / source).exists() if source.startswith(".") else source in compose["volumes"]
             assert known, f"{name}: {mount}"
 
@@ -303,8 +325,14 @@ def test_spark_works_where_it_may_write_and_cleans_up(compose: dict[str, Any]) -
 def test_a_stop_ends_tasks_first_and_in_time(compose: dict[str, Any]) -> None:
     """Before an engine kills them, and while all that they talk to is there."""
     scheduler = compose["services"]["airflow-scheduler"]
-    interpreter, script, patience_s, *command = scheduler["command"]
+    interpreter, script, patience_s, silence_s, health, *command = scheduler["command"]
     assert (interpreter, script) == ("python", "/opt/onceover/docker/tasks_first.py")
+    # Airflow takes one for alive that it has heard of within half a minute.
+    assert float(silence_s) >= 10 * conf.getfloat("scheduler", "scheduler_health_check_threshold")
+    (asked,) = [
+        word for word in compose["services"]["airflow-api-server"]["healthcheck"]["test"] if "/" in word
+    ]
+    assert f"'{health.replace('airflow-api-server', '127.0.0.1')}'" in asked
     assert command == ["airflow", *COMPONENTS["scheduler"]]
     grace = re.fullmatch(r"([0-9]+)s", scheduler["stop_grace_period"])
     assert grace and STOP_BUDGET_S < float(patience_s) <= int(grace[1]) - 10
@@ -351,6 +379,7 @@ def test_the_flows_are_watched(compose: dict[str, Any]) -> None:
     assert files == {
         settings["ONCEOVER_FLOWS"]: "./include/flows",
         settings.get("ONCEOVER_HOME"): "metrics-var",
+        str(CLIENTS): "./docker/secrets/clients",
     }
     provided = mounted(compose, "grafana")
     place = "/etc/grafana/provisioning"
@@ -406,6 +435,7 @@ def test_spark_finds_nothing_of_airflows(compose: dict[str, Any]) -> None:
     assert mounted(compose, "spark-worker") == {
         flows: home[flows],
         files: home[files],
+        str(CLIENTS): home[str(CLIENTS)],
         "/var/lib/spark": "spark-work",
     }
 
