@@ -12,6 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
+from onceover_airflow.starting import forms
 from onceover_airflow.starting.pools import POOL_VARIABLE, SLOTS_VARIABLE, copy_pool
 from onceover_airflow.tasks import replicating
 from onceover_lab.embed import airflow_config
@@ -61,6 +62,18 @@ def test_only_what_has_no_end_is_in_the_pool(flows: None, monkeypatch: pytest.Mo
     monkeypatch.setenv(POOL_VARIABLE, "some_pool")
     assert {task for task, pool in pools().items() if pool == "some_pool"} == LASTING
     assert {pool for task, pool in pools().items() if task not in LASTING} == {"default_pool"}
+
+
+@pytest.mark.parametrize(("slots", "runs"), [(None, 64), ("", 64), ("12", 64), ("40", 160), ("many", 64)])
+def test_runs_by_hand_wait_for_slots_and_never_for_each_other(
+    slots: str | None, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One beyond those that a DAG may have is queued without a word, and a failback waits for it all day."""
+    monkeypatch.delenv(SLOTS_VARIABLE, raising=False)
+    if slots is not None:
+        monkeypatch.setenv(SLOTS_VARIABLE, slots)
+    assert forms.by_hand()["max_active_runs"] == runs
+    assert forms.on_schedule("x", "@daily")["max_active_runs"] == 1
 
 
 def test_the_embedded_airflow_names_the_pool_as_the_dags_do() -> None:
