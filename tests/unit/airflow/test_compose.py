@@ -301,7 +301,7 @@ def test_who_writes_has_a_volume_where_its_user_may(compose: dict[str, Any]) -> 
     """A volume takes its owner from the folder of the image: one that is not there is root's."""
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(rf"useradd .*--uid {UID} onceover", dockerfile)
-    assert re.search(r"^USER onceover$", dockerfile, re.M)
+    assert re.search(rf"^USER {UID}$", dockerfile, re.M)
     made = re.search(r"mkdir -p ([^\\\n]+) \\\n", dockerfile)
     owned = re.search(r"chown onceover ([^\n]+)\n", dockerfile)
     assert made and owned and made[1] == owned[1]
@@ -399,6 +399,8 @@ def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> N
     for folder in ("dags", "plugins", "include", "spark_jobs"):
         assert re.search(rf"^COPY {folder} {folder}$", dockerfile, re.M), folder
         assert f"!{folder}" in let_in
+    # Where nobody but root writes, each process would compile it anew.
+    assert re.search(r"&& python -m compileall -q include spark_jobs \\$", dockerfile, re.M)
     scripts = {
         word.removeprefix("/opt/onceover/")
         for name in OURS
