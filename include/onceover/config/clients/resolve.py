@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 # Room for a long chain of certificates as PEM text; anything larger is the wrong file.
 _MAX_CLIENT_FILE_BYTES: Final = 1 << 20
 # Where engines of containers mount secrets, on an ordinary machine nobody but root can put anything.
-_MOUNTED_SECRETS: Final = Path("/run/secrets")
+MOUNTED_SECRETS: Final = Path("/run/secrets")
 
 
 class Properties(Mapping[str, str]):
@@ -282,11 +282,11 @@ def check_private(status: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise Invalid("is not a regular file", "name a file that holds the client keys")
     allowed = 0o640 if status.st_uid == 0 else 0o600
-    if path.resolve().is_relative_to(_MOUNTED_SECRETS):
+    if path.resolve().is_relative_to(MOUNTED_SECRETS):
         allowed = 0o644
     mode = stat.S_IMODE(status.st_mode)
     if mode & ~allowed:
         raise Invalid(
             f"has mode {mode:04o}, so others may read or change its secrets",
-            f"run: chmod 600 {path}; or, as a secret of its container, mount it below {_MOUNTED_SECRETS}",
+            f"run: chmod 600 {path}; or, as a secret of its container, mount it below {MOUNTED_SECRETS}",
         )
