@@ -45,9 +45,10 @@ PATIENCE: Final[Mapping[str, Mapping[str, int]]] = {
         # tries every 5 s at most: half an hour. By default 3, and a copy ends 40 s behind the server.
         "max_failed_heartbeats": 360,
     },
-    # Seconds. The scheduler, which may still be there, gives up such a task behind as long, and has it tried
-    # again, which ends the copy that runs.
-    "scheduler": {"task_instance_heartbeat_timeout": 1800},
+    # Seconds. The scheduler gives a task up that it has not heard of for as long, and has it tried again: a
+    # copy that lives is taken over then. By default 300. Not longer than usual outages: of a task whose
+    # supervisor was killed nothing else tells, and its copy ends soon behind it.
+    "scheduler": {"task_instance_heartbeat_timeout": 600},
 }
 # Names that Airflow does not hide by itself in a Connection's extra (measured, 3.3.2).
 SENSITIVE_NAMES: Final = "jaas_config,key_pem,oauthbearer_config,keystore_key"
