@@ -413,6 +413,8 @@ def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> N
     assert (PROJECT / "docker" / "prepare-airflow").stat().st_mode & stat.S_IXOTH
     for name in AIRFLOWS:
         settings = compose["services"][name]["environment"]
+        # Kubernetes' chart puts its configuration there, and says so to nobody.
+        assert f"ENV AIRFLOW_HOME={settings['AIRFLOW_HOME']}\n" in dockerfile
         for part in ("DAGS", "PLUGINS"):
             place = settings[f"AIRFLOW__CORE__{part}_FOLDER"]
             assert mounted(compose, name)[place] == f"./{part.lower()}"

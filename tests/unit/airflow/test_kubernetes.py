@@ -124,6 +124,12 @@ def test_a_stop_ends_tasks_first_there_too(values: dict[str, Any], services: dic
     assert f"{scheduler['terminationGracePeriodSeconds']}s" == known["stop_grace_period"]
 
 
+def test_the_page_is_one_process_there_too(values: dict[str, Any], services: dict[str, Any]) -> None:
+    """What it draws is what that process has seen."""
+    command = values["apiServer"]["args"][2].partition(" exec ")[2]
+    assert command.split() == services["airflow-api-server"]["command"]
+
+
 def test_nothing_runs_what_our_image_lacks(values: dict[str, Any], services: dict[str, Any]) -> None:
     """Who cannot be asked how he is, is killed every few minutes: the scheduler with its drivers."""
     for part, probe in PROBES:
