@@ -26,6 +26,9 @@ import psutil
 from onceover.errors import Retriable, UsageError
 from onceover.process.children import ChildProcess, tail
 from onceover_lab.embed.airflow_config import (
+    AUDIT_POOL,
+    AUDIT_POOL_VARIABLE,
+    AUDIT_SLOTS,
     CONFIG_FILE,
     COPY_POOL,
     COPY_SLOTS,
@@ -122,13 +125,14 @@ class AirflowHome(AirflowRest):
             time.sleep(POLL_INTERVAL_S)
 
     def await_ready(self, since: datetime) -> None:
-        """Wait as ``await_healthy`` does, and see to the pool of the copies: a task of none waits for ever.
+        """Wait as ``await_healthy`` does, and see to the pools: a task of none waits for ever.
 
         Raises:
             Retriable: as ``await_healthy``; or Airflow does not take the pool.
         """
         self.await_healthy(since)
         self.put_pool(COPY_POOL, COPY_SLOTS, "copies of flows; what is left is for all else")
+        self.put_pool(AUDIT_POOL, AUDIT_SLOTS, "audits that schedules begin")
 
 
 class AirflowStandalone(AirflowHome):
@@ -262,6 +266,7 @@ def environment_of(home: Path, mark: str, environ: Mapping[str, str]) -> dict[st
         MARK: mark,
         POOL_VARIABLE: COPY_POOL,
         SLOTS_VARIABLE: str(COPY_SLOTS),
+        AUDIT_POOL_VARIABLE: AUDIT_POOL,
         # Otherwise setproctitle overwrites the memory in which ps and we look for the mark.
         "SPT_NOENV": "1",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
