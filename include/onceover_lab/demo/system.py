@@ -1,7 +1,7 @@
 """The demo's real surroundings: two clusters, Airflow, the flow. Started together, stopped together.
 
 Invariant: unless it is kept on purpose, everything started here ends when the ``with`` block ends, also on
-Ctrl-C. When this process is killed, what Airflow's tasks have left is ended by the next demo or ``make down``.
+Ctrl-C. When this process is killed, the next demo or ``make down`` ends what Airflow's tasks have left.
 """
 
 from __future__ import annotations

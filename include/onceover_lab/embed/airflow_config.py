@@ -1,7 +1,7 @@
 """The configuration of the embedded Airflow, as text. Nothing here starts or reads anything.
 
-Invariant: the server listens on loopback only, nothing is reported to anybody, and every secret is
-random and stays in files that only their owner can read.
+Invariant: the server listens on loopback only, nothing is reported to anybody but by a section that a person
+has added, and every secret is random and stays in files that only their owner can read.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ DAG_REFRESH_S: Final = 15
 TASK_API_TIMEOUT_S: Final = 30
 # Names that Airflow does not hide by itself in a Connection's extra (measured, 3.3.2).
 SENSITIVE_NAMES: Final = "jaas_config,key_pem,oauthbearer_config,keystore_key"
+_HEAD: Final = (
+    "# Written anew at every start of Airflow; sections of your own, such as [openlineage], stay.\n"
+)
 _JWT_BYTES: Final = 64
 _FERNET_BYTES: Final = 32
 
@@ -88,8 +91,14 @@ class AirflowSecrets:
             ) from None
 
 
-def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets) -> str:
-    """Return ``airflow.cfg``: SQLite, LocalExecutor, one API worker, everything below ``home``."""
+def render_config(
+    home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets, found: str = ""
+) -> str:
+    """Return ``airflow.cfg``: SQLite, LocalExecutor, one API worker, everything below ``home``.
+
+    Args:
+        found: the configuration so far, of which sections stay that are not written here.
+    """
     url = f"http://{LOOPBACK}:{port}"
     sections: Mapping[str, Mapping[str, object]] = {
         "core": {
@@ -127,6 +136,9 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
         "usage_data_collection": {"enabled": False},
     }
     parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(found)
+    for name in sections:
+        parser.remove_section(name)
     # "%" starts an interpolation when Airflow reads the file.
     parser.read_dict(
         {
@@ -136,4 +148,4 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
     )
     text = io.StringIO()
     parser.write(text)
-    return text.getvalue()
+    return _HEAD + text.getvalue()
