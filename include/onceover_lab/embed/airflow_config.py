@@ -86,8 +86,8 @@ class AirflowSecrets:
                 where=str(config),
                 expected="core.fernet_key, api_auth.jwt_secret and api.secret_key",
                 seen=type(error).__name__,
-                resolve=f"put the file back from a copy, or give up its Connections and runs: remove "
-                f"{config.parent}; then start again",
+                resolve="repair the file, put it back from a copy, or give up its Connections and runs: "
+                f"remove {config.parent}; then start again",
             ) from None
 
 
