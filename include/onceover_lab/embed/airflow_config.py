@@ -1,7 +1,7 @@
 """The configuration of the embedded Airflow, as text. Nothing here starts or reads anything.
 
-Invariant: the server listens on loopback only, nothing is reported to anybody, and every secret is
-random and stays in files that only their owner can read.
+Invariant: the server listens on loopback only, nothing is reported to anybody but by a section that a person
+has added, and every secret is random and stays in files that only their owner can read.
 """
 
 from __future__ import annotations
@@ -56,6 +56,9 @@ PATIENCE: Final[Mapping[str, Mapping[str, int]]] = {
 }
 # Names that Airflow does not hide by itself in a Connection's extra (measured, 3.3.2).
 SENSITIVE_NAMES: Final = "jaas_config,key_pem,oauthbearer_config,keystore_key"
+_HEAD: Final = (
+    "# Written anew at every start of Airflow; sections of your own, such as [openlineage], stay.\n"
+)
 _JWT_BYTES: Final = 64
 _FERNET_BYTES: Final = 32
 
@@ -100,13 +103,19 @@ class AirflowSecrets:
                 where=str(config),
                 expected="core.fernet_key, api_auth.jwt_secret and api.secret_key",
                 seen=type(error).__name__,
-                resolve=f"put the file back from a copy, or give up its Connections and runs: remove "
-                f"{config.parent}; then start again",
+                resolve="repair the file, put it back from a copy, or give up its Connections and runs: "
+                f"remove {config.parent}; then start again",
             ) from None
 
 
-def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets) -> str:
-    """Return ``airflow.cfg``: SQLite, LocalExecutor, one API worker, everything below ``home``."""
+def render_config(
+    home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets, found: str = ""
+) -> str:
+    """Return ``airflow.cfg``: SQLite, LocalExecutor, one API worker, everything below ``home``.
+
+    Args:
+        found: the configuration so far, of which sections stay that are not written here.
+    """
     url = f"http://{LOOPBACK}:{port}"
     sections: Mapping[str, Mapping[str, object]] = {
         "core": {
@@ -144,6 +153,9 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
         **PATIENCE,
     }
     parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(found)
+    for name in sections:
+        parser.remove_section(name)
     # "%" starts an interpolation when Airflow reads the file.
     parser.read_dict(
         {
@@ -153,4 +165,4 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
     )
     text = io.StringIO()
     parser.write(text)
-    return text.getvalue()
+    return _HEAD + text.getvalue()
