@@ -99,9 +99,7 @@ def with_(*samples: tuple[MetricSpec, float], **changes: Any) -> Figures:
     return figures
 
 
-def drilled(
-    *, running: bool = False, result: str = "PASS", ended_ms: int = 1_000, **changes: Any
-) -> Figures:
+def drilled(*, running: bool = False, result: str = "PASS", ended_ms: int = 1_000, **changes: Any) -> Figures:
     figures = told(**changes)
     drill = {"drill": "d1", "mode": "rehearsal", "began_ms": -10_000_000, "result": result, "rto_s": 2.0}
     add_drills(

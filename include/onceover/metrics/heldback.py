@@ -34,9 +34,7 @@ class HeldBack:
             now_s: seconds, of no particular beginning.
         """
         there = {TopicPartition(p["topic"], p["partition"]): p for p in partitions}
-        known = {
-            tp: p for tp, p in there.items() if p["lso"] is not None and p["open_offsets"] is not None
-        }
+        known = {tp: p for tp, p in there.items() if p["lso"] is not None and p["open_offsets"] is not None}
         # A target that is silent tells of no partitions.
         before = {tp: held for tp, held in self._held.items() if not there or tp in there}
         self._held = {tp: held for tp, held in before.items() if tp not in known}
@@ -51,7 +49,7 @@ class HeldBack:
         self._all_seen = bool(there) and all(p["open_offsets"] == 0 for p in others)
 
     def oldest_s(self, now_s: float) -> float | None:
-        """Return for how many seconds the oldest has been seen; 0 where none is open, None where nobody knows.
+        """Return for how many seconds the oldest was seen; 0 where none is open, None where nobody knows.
 
         Of partitions that the last look could not tell of none counts.
         """

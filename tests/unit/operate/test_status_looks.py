@@ -260,7 +260,9 @@ def test_nobody_copies_a_partition_of_a_run_that_is_over(ended: str | None, lso:
         (SourceLogs(lsos={TP: 12}, high_watermarks={TP: 20}), 8, None),
         (SourceLogs(lsos={TP: 20, OUTSIDE[0]: 3}, high_watermarks={TP: 20, OUTSIDE[0]: 7}), 0, None),
         (
-            SourceLogs(lsos={tp: 3 for tp in (TP, *OUTSIDE)}, high_watermarks={tp: 12 for tp in (TP, *OUTSIDE)}),
+            SourceLogs(
+                lsos={tp: 3 for tp in (TP, *OUTSIDE)}, high_watermarks={tp: 12 for tp in (TP, *OUTSIDE)}
+            ),
             2,
             9 + 7,
         ),
