@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from onceover.cli.main import main
 from onceover.copy.account import Account
 from onceover.errors import MustReset
+from onceover.metrics import catalogue as m
 from onceover.metrics.figures import exposition
 from onceover.metrics.serve import serving
 from onceover.wire.offsetmap import MapRecord
@@ -88,6 +89,46 @@ def test_a_start_that_fences_a_run_and_a_transaction_that_fails_are_counted(
     assert now["flow_fenced_starts_total"] == now["flow_restarts_total"] == 1
     assert sum(v for name, v in now.items() if name.startswith("lane_transactions_aborted_total")) == 1
     assert now["flow_lag_offsets"] == 0
+
+
+def test_of_open_transactions_the_one_that_stays_is_old(replica: Replica) -> None:
+    """Others begin and end, as a busy producer's do; each look sees one."""
+    topic, now_s = replica.topic("held", 1), [0.0]
+    replica.source.plain(topic, 0, replica.source.records(2))
+    replica.copy()
+    monitor = FlowMonitor(replica.flow.path, SETTINGS, Tallies(), lambda: now_s[0])
+    for _ in range(3):
+        with_records = replica.source.transaction(topic)
+        with_records.send(0, replica.source.records(3))
+        now = look(monitor)
+        assert (now["flow_open_transaction_partitions"], now["flow_open_transaction_age_seconds"]) == (1, 0)
+        now_s[0] += 600
+        assert look(monitor)["flow_open_transaction_age_seconds"] == 600
+        with_records.commit()
+    now = look(monitor)
+    assert (now["flow_open_transaction_partitions"], now["flow_open_transaction_age_seconds"]) == (0, 0)
+
+
+def test_a_topic_that_is_excluded_takes_its_counters_with_it_and_no_others(replica: Replica) -> None:
+    """As soon as a run has left it out; whatever its lane has done counts on."""
+    topics = [replica.topic(name, 1) for name in ("stays", "goes")]
+    monitor = FlowMonitor(replica.flow.path, SETTINGS, Tallies())
+
+    def told() -> set[tuple[str, ...]]:
+        _, figures = monitor.look()
+        return {(labels[1], str(count)) for labels, count in figures.samples(m.TOPIC_RECORDS).items()}
+
+    monitor.look()
+    for topic in topics:
+        replica.source.plain(topic, 0, replica.source.records(4))
+    replica.copy()
+    assert told() == {(topic, "4") for topic in topics}
+    replica.configure(topics={"exclude": [topics[1]]})
+    replica.write_flow()
+    replica.flow.watch.current()
+    replica.source.plain(topics[0], 0, replica.source.records(1))
+    replica.copy()
+    assert told() == {(topics[0], "5")}
 
 
 def test_a_typo_in_its_file_hides_nothing_of_a_flow(replica: Replica) -> None:
