@@ -165,6 +165,7 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
                     "short",
                     (_all(m.OPEN_OFFSETS), "{{flow}}"),
                 ),
+                _lines("Age of the oldest open transaction", "s", (_all(m.OPEN_AGE), "{{flow}}")),
                 _lines(
                     "Topics that lack most",
                     "short",

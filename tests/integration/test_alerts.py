@@ -99,8 +99,8 @@ def with_(*samples: tuple[MetricSpec, float], **changes: Any) -> Figures:
     return figures
 
 
-def drilled(*, running: bool = False, result: str = "PASS", ended_ms: int = 1_000) -> Figures:
-    figures = told()
+def drilled(*, running: bool = False, result: str = "PASS", ended_ms: int = 1_000, **changes: Any) -> Figures:
+    figures = told(**changes)
     drill = {"drill": "d1", "mode": "rehearsal", "began_ms": -10_000_000, "result": result, "rto_s": 2.0}
     add_drills(
         figures,
@@ -144,13 +144,16 @@ def proven(*ages_days: float | None, audit: str | None = "@daily") -> Figures:
     """Return the samples of partitions that were proven so long ago; None: never, and enrolled as long ago as
     the first.
     """
+    return told(flow_file(audit=audit), partitions=proven_partitions(*ages_days))
+
+
+def proven_partitions(*ages_days: float | None) -> list[dict[str, Any]]:
     first_ms = -int((ages_days[0] or 4) * _DAY_S * 1000)
     watermarks = [None if days is None else {"at_ms": -int(days * _DAY_S * 1000)} for days in ages_days]
-    partitions = [
+    return [
         partition_entry(number, verified=verified, enrolled_ms=first_ms)
         for number, verified in enumerate(watermarks)
     ]
-    return told(flow_file(audit=audit), partitions=partitions)
 
 
 COPYING = [partition_entry(0, "copying", 5), partition_entry(1, open_offsets=9)]
@@ -181,7 +184,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "AbortsOften": lambda: AlertCase(aborted(0), aborted(40)),
     "StartsFenced": lambda: AlertCase(told(fenced_starts=1), told(fenced_starts=4)),
     "RestartsOften": lambda: AlertCase(told(restarts=1), told(restarts=5)),
-    "OpenTransaction": lambda: AlertCase(told(), told(partitions=OPEN)),
+    "OpenTransaction": lambda: AlertCase(with_((m.OPEN_AGE, 0)), with_((m.OPEN_AGE, 1_000))),
     "DeadLetters": lambda: AlertCase(told(**LETTERS[0]), told(**LETTERS[1])),
     "AuditFailed": lambda: AlertCase(told(), told(needs=[AUDIT_NEED], exit=1)),
     "NotVerified": lambda: AlertCase(told(), proven(4)),
@@ -343,6 +346,57 @@ def test_a_run_that_catches_up_with_what_came_since_the_last_one_is_in_time(tmp_
 def test_what_is_not_proven_is_told_until_it_is(tmp_path: Path, samples: Figures, fires: bool) -> None:
     """Whether or not anything ever was."""
     assert_fires(tmp_path, AlertCase(samples, samples), *["NotVerified"] * fires)
+
+
+def test_open_transactions_that_follow_each_other_are_as_it_should_be(tmp_path: Path) -> None:
+    """At each look some are, where somebody writes by transactions: none of them for long."""
+    busy = with_((m.OPEN_AGE, 30), partitions=OPEN)
+    assert_fires(tmp_path, AlertCase(busy, busy))
+
+
+def test_a_flow_whose_copies_were_promoted_wakes_nobody(tmp_path: Path) -> None:
+    """Its source may be gone for good, and nothing is proven against it any more; its canary writes nothing,
+    and nobody rehearses it. Of a target that is away nobody knows that, but by what was known last.
+    """
+    old = {"partitions": proven_partitions(9), **run("promoted")}
+    over = with_((m.CANARY_FAILURES, 0), (m.CANARY_WAITING, 900), **old)
+    for later in (over, with_((m.CANARY_FAILURES, 9), **old, **lost("source"))):
+        assert_fires(tmp_path, AlertCase(over, later))
+    both = {name: side for each in ("source", "target") for name, side in lost(each).items()}
+    assert_fires(tmp_path, AlertCase(over, told(**run("unknown"), **both)))
+    rehearsed = drilled(ended_ms=-40_000 * _DAY_S, **run("promoted"))
+    assert_fires(tmp_path, AlertCase(rehearsed, rehearsed))
+
+
+def test_a_flow_that_is_copied_back_is_one_like_any_other(tmp_path: Path) -> None:
+    """Promoted once, and not any more."""
+    for side, name in (("source", "SourceUnreachable"), ("target", "TargetUnreachable")):
+        case = AlertCase(told(**run("promoted")), told(**lost(side)))
+        assert_fires(tmp_path, case, name)
+
+
+def test_what_nobody_copies_need_not_be_proven_again(tmp_path: Path) -> None:
+    """Whoever stopped the flow did so on purpose; between two scheduled runs it is wanted."""
+    old = {"partitions": proven_partitions(4)}
+    for state, ended, schedule, names in (
+        ("ended", "asked", None, ()),
+        ("ended", "done", None, ()),
+        ("ended", "done", "@daily", ("NotVerified",)),
+        ("failed", None, None, ("NotVerified", "RunFailed")),
+    ):
+        since = {**run(state, ended)["run"], "since_ms": 4_000_000}
+        over = told(flow_file(schedule), **{**old, "run": since})
+        assert_fires(tmp_path, AlertCase(over, over), *names)
+
+
+def test_a_canary_that_failed_for_a_moment_is_no_news(tmp_path: Path) -> None:
+    """And while a cluster is away that is the news."""
+    quiet, failed = with_((m.CANARY_FAILURES, 0)), with_((m.CANARY_FAILURES, 9))
+    said = judge(tmp_path, [firing(None, AlertCase(quiet, failed), at) for at in ("12m", "20m")])
+    assert said.returncode == 0, said.stdout + said.stderr
+    for side, name in (("source", "SourceUnreachable"), ("target", "TargetUnreachable")):
+        away = with_((m.CANARY_FAILURES, 9), **lost(side))
+        assert_fires(tmp_path, AlertCase(quiet, away), name)
 
 
 def test_a_typo_in_the_file_of_a_running_flow_ends_no_page(tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from onceover.cli.main import main
 from onceover.copy.account import Account
 from onceover.errors import MustReset
+from onceover.metrics import catalogue as m
 from onceover.metrics.figures import exposition
 from onceover.metrics.serve import serving
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.monitoring.exporter import FlowMonitor, MonitorSettings
+from onceover.wiring.monitoring.tallies import Tallies
 from tests.support.groups import commit
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
@@ -42,7 +44,7 @@ def look(monitor: FlowMonitor) -> dict[str, float]:
 def test_counters_go_on_over_the_runs_of_a_flow(replica: Replica) -> None:
     """What each run commits is counted once; starts are counted by the flow itself."""
     topic = replica.topic("counted", 1)
-    monitor = FlowMonitor(replica.flow.path, SETTINGS)
+    monitor = FlowMonitor(replica.flow.path, SETTINGS, Tallies())
     before = look(monitor)
     assert before["flow_run_state not_started"] == 1
     for run in (1, 2):
@@ -62,7 +64,7 @@ def test_counters_go_on_over_the_runs_of_a_flow(replica: Replica) -> None:
     assert sum(v for name, v in now.items() if name.startswith("lane_offsets_fetched")) >= 20
     assert now["topic_written_bytes_total"] > 0
     # A new exporter begins at 0, as Prometheus expects of one that was restarted.
-    assert "topic_records_written_total" not in look(FlowMonitor(replica.flow.path, SETTINGS))
+    assert "topic_records_written_total" not in look(FlowMonitor(replica.flow.path, SETTINGS, Tallies()))
 
 
 def test_a_start_that_fences_a_run_and_a_transaction_that_fails_are_counted(
@@ -83,10 +85,50 @@ def test_a_start_that_fences_a_run_and_a_transaction_that_fails_are_counted(
         pass  # it never says that it has ended
     monkeypatch.setattr(Account, "write_map", fails_once)
     replica.copy()
-    now = look(FlowMonitor(replica.flow.path, SETTINGS))
+    now = look(FlowMonitor(replica.flow.path, SETTINGS, Tallies()))
     assert now["flow_fenced_starts_total"] == now["flow_restarts_total"] == 1
     assert sum(v for name, v in now.items() if name.startswith("lane_transactions_aborted_total")) == 1
     assert now["flow_lag_offsets"] == 0
+
+
+def test_of_open_transactions_the_one_that_stays_is_old(replica: Replica) -> None:
+    """Others begin and end, as a busy producer's do; each look sees one."""
+    topic, now_s = replica.topic("held", 1), [0.0]
+    replica.source.plain(topic, 0, replica.source.records(2))
+    replica.copy()
+    monitor = FlowMonitor(replica.flow.path, SETTINGS, Tallies(), lambda: now_s[0])
+    for _ in range(3):
+        with_records = replica.source.transaction(topic)
+        with_records.send(0, replica.source.records(3))
+        now = look(monitor)
+        assert (now["flow_open_transaction_partitions"], now["flow_open_transaction_age_seconds"]) == (1, 0)
+        now_s[0] += 600
+        assert look(monitor)["flow_open_transaction_age_seconds"] == 600
+        with_records.commit()
+    now = look(monitor)
+    assert (now["flow_open_transaction_partitions"], now["flow_open_transaction_age_seconds"]) == (0, 0)
+
+
+def test_a_topic_that_is_excluded_takes_its_counters_with_it_and_no_others(replica: Replica) -> None:
+    """As soon as a run has left it out; whatever its lane has done counts on."""
+    topics = [replica.topic(name, 1) for name in ("stays", "goes")]
+    monitor = FlowMonitor(replica.flow.path, SETTINGS, Tallies())
+
+    def told() -> set[tuple[str, ...]]:
+        _, figures = monitor.look()
+        return {(labels[1], str(count)) for labels, count in figures.samples(m.TOPIC_RECORDS).items()}
+
+    monitor.look()
+    for topic in topics:
+        replica.source.plain(topic, 0, replica.source.records(4))
+    replica.copy()
+    assert told() == {(topic, "4") for topic in topics}
+    replica.configure(topics={"exclude": [topics[1]]})
+    replica.write_flow()
+    replica.flow.watch.current()
+    replica.source.plain(topics[0], 0, replica.source.records(1))
+    replica.copy()
+    assert told() == {(topics[0], "5")}
 
 
 def test_a_typo_in_its_file_hides_nothing_of_a_flow(replica: Replica) -> None:
@@ -95,7 +137,7 @@ def test_a_typo_in_its_file_hides_nothing_of_a_flow(replica: Replica) -> None:
     replica.source.plain(topic, 0, replica.source.records(5))
     replica.copy()
     path, now_s = replica.flow.path, [0.0]
-    monitor, text = FlowMonitor(path, SETTINGS, lambda: now_s[0]), path.read_text()
+    monitor, text = FlowMonitor(path, SETTINGS, Tallies(), lambda: now_s[0]), path.read_text()
     before = look(monitor)
     assert before["flow_file_valid"] == 1
     assert before["flow_partitions caught_up"] == 1
@@ -119,7 +161,7 @@ def test_groups_are_not_known_without_a_place_to_write_and_that_is_said(
     commit(replica.source_client, f"{replica.name}-readers", topic, {0: 3})
     # Nobody makes a directory there, root neither.
     monkeypatch.setenv("ONCEOVER_HOME", "/proc/onceover")
-    now = look(FlowMonitor(replica.flow.path, SETTINGS))
+    now = look(FlowMonitor(replica.flow.path, SETTINGS, Tallies()))
     assert now["flow_partitions caught_up"] == 1
     assert not [name for name in now if name.startswith("flow_groups")]
     assert "the index of the offset map of" in caplog.text
@@ -179,7 +221,7 @@ def test_numbered_records_make_their_way_and_a_restart_loses_none(replica: Repli
     now = dict[str, float]()
     with replica.running():
         for _ in range(2):
-            monitor = FlowMonitor(replica.flow.path, SETTINGS)
+            monitor = FlowMonitor(replica.flow.path, SETTINGS, Tallies())
             monitor.keep_canary()
             try:
                 wait_until(partial(_arrived, monitor, now), 60, "numbered records on the target")

@@ -124,6 +124,7 @@ def test_a_source_that_is_paused_or_killed_hides_nothing_that_the_target_knows(
             assert (code, needs(entry)) == (5, ["SOURCE_UNREACHABLE"])
             assert (partition["topic"], partition["position"], partition["stop"]) == (topic, 10, None)
             assert (partition["lag_offsets"], entry["lag_offsets"], entry["oldest_missing_s"]) == (None,) * 3
+            assert partition["open_offsets"] is None
             assert entry["last_commit_ms"] and entry["target"]["error"] is None
             assert entry["source"]["cluster_id"] == quiet.cluster_id
             assert quiet.bootstrap in entry["source"]["error"]["where"]

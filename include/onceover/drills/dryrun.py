@@ -26,13 +26,13 @@ class TopicLoss(NamedTuple):
     Args:
         offsets: source offsets that are not copied, markers of transactions among them; None for unknown.
         seconds: age of the oldest record among them; None for unknown.
-        open_offsets: behind an open transaction: not readable yet, and lost with it.
+        open_offsets: behind an open transaction: not readable yet, and lost with it; None for unknown.
     """
 
     topic: str
     offsets: int | None
     seconds: float | None
-    open_offsets: int
+    open_offsets: int | None
 
 
 class GroupCost(NamedTuple):
@@ -153,11 +153,12 @@ def losses_of(partitions: Iterable[Mapping[str, Any]]) -> list[TopicLoss]:
     found = []
     for topic, each in sorted(by_topic.items()):
         lags, ages = [p["lag_offsets"] for p in each], [p["oldest_missing_s"] for p in each]
+        waiting = [p["open_offsets"] for p in each]
         loss = TopicLoss(
             topic,
             None if None in lags else sum(lags),
             None if None in ages else max(ages),
-            sum(p["open_offsets"] for p in each),
+            None if None in waiting else sum(waiting),
         )
         if loss.offsets != 0 or loss.open_offsets:
             found.append(loss)

@@ -82,6 +82,9 @@ _WANTED: Final = f"{_SAME} {m.WANTED.name} == 1"
 # Of samples that somebody else keeps, a file or a collector: none comes of a look any more.
 _OLD_LOOK: Final = f"time() - {m.LOOK_ENDED.name} > 900"
 _UNKNOWN: Final = f'{m.RUN_STATE.name}{{state="unknown"}} == 1'
+# Its copies are clients' now: nobody has anything to do for it. As it was known last, since a target that is
+# away does not tell; by the same exporter, as one that is gone would go on saying it.
+_PROMOTED: Final = f'{_SAME} last_over_time({m.RUN_STATE.name}{{state="promoted"}}[3d:5m]) == 1'
 # By whichever exporter: a pod has another name after it was started anew. A weekend, as far as that is known.
 _WAS_WANTED: Final = f"on (job, flow) last_over_time({m.WANTED.name}[3d:5m]) == 1"
 
@@ -204,7 +207,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "SourceUnreachable",
-        f'{m.CLUSTER_UP.name}{{side="source"}} == 0',
+        f'{m.CLUSTER_UP.name}{{side="source"}} == 0 unless {_PROMOTED}',
         "2m",
         PAGE,
         f"the source of flow {_FLOW} does not answer, or not fully: its lag is not known",
@@ -215,7 +218,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "TargetUnreachable",
-        f'{m.CLUSTER_UP.name}{{side="target"}} == 0',
+        f'{m.CLUSTER_UP.name}{{side="target"}} == 0 unless {_PROMOTED}',
         "2m",
         PAGE,
         f"the target of flow {_FLOW} does not answer, or not fully: nothing is copied meanwhile",
@@ -305,15 +308,15 @@ ALERTS: Final = (
     ),
     AlertRule(
         "OpenTransaction",
-        f"{m.OPEN_PARTITIONS.name} > 0",
-        "20m",
+        f"{m.OPEN_AGE.name} > 900",
+        "5m",
         TICKET,
-        f"open transactions hold back {{{{ $value }}}} source partitions of flow {_FLOW}",
+        f"a transaction that has been open for {{{{ $value | humanizeDuration }}}} holds back flow {_FLOW}",
         "kafka-transactions.sh --bootstrap-server SOURCE find-hanging --broker-id N",
-        "No reader of the source sees what is behind them, and no flow copies it. A producer holds them "
-        "open, or "
-        "was killed: the broker ends that after `transaction.timeout.ms`; one that hangs is aborted with "
-        "`kafka-transactions.sh abort`.",
+        "No reader of the source sees what is behind it, and no flow copies it. A producer holds it open, or "
+        "was killed: the broker ends that after the producer's `transaction.timeout.ms`, which brokers allow "
+        "to be a quarter of an hour (`transaction.max.timeout.ms`); one that hangs is aborted with "
+        "`kafka-transactions.sh abort`. `onceover status` names the partitions, and whose it is.",
     ),
     AlertRule(
         "DeadLetters",
@@ -338,8 +341,8 @@ ALERTS: Final = (
     ),
     AlertRule(
         "NotVerified",
-        f"time() - {m.UNPROVEN.name} > {_SAME} 3 * {m.AUDIT_WAIT.name} "
-        f"or time() - {m.VERIFIED.name} > 3 * 86400 unless {_SAME} {m.AUDIT_WAIT.name}",
+        f"(time() - {m.UNPROVEN.name} > {_SAME} 3 * {m.AUDIT_WAIT.name} "
+        f"or time() - {m.VERIFIED.name} > 3 * 86400 unless {_SAME} {m.AUDIT_WAIT.name}) and {_WANTED}",
         "1h",
         TICKET,
         f"a part of the copy of flow {_FLOW} was not proven for {{{{ $value | humanizeDuration }}}}",
@@ -361,7 +364,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "NotRehearsed",
-        f'time() - {m.DRILL_ENDED.name}{{mode="rehearsal"}} > 30 * 86400',
+        f'time() - {m.DRILL_ENDED.name}{{mode="rehearsal"}} > 30 * 86400 unless {_PROMOTED}',
         "1h",
         TICKET,
         f"a failover of flow {_FLOW} was rehearsed {{{{ $value | humanizeDuration }}}} ago",
@@ -415,12 +418,14 @@ ALERTS: Final = (
     ),
     AlertRule(
         "CanaryFails",
-        f"increase({m.CANARY_FAILURES.name}[15m]) > 5",
-        "0m",
+        f"increase({m.CANARY_FAILURES.name}[5m]) > 0 unless {_SAME} {m.CLUSTER_UP.name} == 0 "
+        f"unless {_PROMOTED}",
+        "15m",
         TICKET,
         f"the canary of flow {_FLOW} cannot be written or read",
         _STATUS,
-        "The exporter's log says why: mostly a right that it lacks (docs/metrics.md).",
+        "Again and again for a quarter of an hour, while both clusters answer. The exporter's log says why: "
+        "mostly a right that it lacks ([metrics.md](metrics.md#canary)).",
     ),
 )
 

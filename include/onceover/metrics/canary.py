@@ -9,7 +9,8 @@ loses and repeats none. A count never falls: what was lost and comes after all i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
+from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
 from typing import Final
 
 from onceover.drills.canary import COMMITTED, PARTITIONS, Canary
@@ -27,23 +28,57 @@ SLOW_S: Final = 60.0
 _REMEMBERED: Final = 50_000
 
 
+@dataclass
+class CanaryCounts:
+    """What was counted of a flow's numbered records, by all runs that were given it. Not thread-safe.
+
+    Args:
+        failures: how often they could not be written or read.
+    """
+
+    produced: int = 0
+    received: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    disorder: int = 0
+    failures: int = 0
+    _took: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
+    _total_s: float = 0.0
+
+    def time(self, took_s: float) -> None:
+        """Count how long one has taken."""
+        self._total_s += took_s
+        place = next((n for n, bound in enumerate(BOUNDS_S) if took_s <= bound), len(BOUNDS_S))
+        self._took[place] += 1
+
+    def add_to(self, figures: Figures, flow: str) -> None:
+        """Add the counters to a flow's samples."""
+        figures.put(m.CANARY_PRODUCED, self.produced, flow)
+        figures.put(m.CANARY_RECEIVED, self.received, flow)
+        figures.put(m.CANARY_LOST, self.lost, flow)
+        figures.put(m.CANARY_DUPLICATES, self.duplicates, flow)
+        figures.put(m.CANARY_DISORDER, self.disorder, flow)
+        figures.put(m.CANARY_FAILURES, self.failures, flow)
+        bounds = (*BOUNDS_S, float("inf"))
+        counts = list(zip(bounds, accumulate(self._took), strict=True))
+        figures.put(m.CANARY_ROUND_TRIP, Distribution(counts, self._total_s), flow)
+
+
 class CanaryTrack:
     """One run's numbers. Not thread-safe.
 
     Args:
         run: which run's; nobody else writes under this name.
         first: the first number.
+        counts: of the flow; this run's are added.
     """
 
-    def __init__(self, run: str, first: int) -> None:
-        self._run = run
+    def __init__(self, run: str, first: int, counts: CanaryCounts) -> None:
+        self._run, self._counts = run, counts
         self._next = first
         self._waiting: dict[int, float] = {}
         self._arrived: dict[int, None] = {}
         self._highest = [-1] * PARTITIONS
-        self._counts = [0] * (len(BOUNDS_S) + 1)
-        self._total_s = 0.0
-        self._produced = self._received = self._lost = self._duplicates = self._disorder = self.failures = 0
 
     def pause_s(self, interval_s: float, now_s: float) -> float:
         """Return how long to wait before the next are written; ``interval_s`` is what is wanted."""
@@ -60,7 +95,7 @@ class CanaryTrack:
 
     def sent(self, canary: Canary, at_s: float) -> None:
         """Take down that the source has taken one that was begun to be sent at ``at_s``."""
-        self._produced += 1
+        self._counts.produced += 1
         if canary.number not in self._arrived:
             self._waiting[canary.number] = at_s
         if len(self._waiting) > MOST_WAITING:
@@ -85,16 +120,16 @@ class CanaryTrack:
     def _met(self, canary: Canary, now_s: float) -> None:
         number, highest = canary.number, self._highest[canary.partition]
         if number in self._arrived:
-            self._duplicates += 1
+            self._counts.duplicates += 1
             return
         self._remember(number)
-        self._received += 1
+        self._counts.received += 1
         if number < highest:
-            self._disorder += 1
+            self._counts.disorder += 1
         self._highest[canary.partition] = max(number, highest)
         begun_s = self._waiting.pop(number, None)
         if begun_s is not None:
-            self._time(max(0.0, now_s - begun_s))
+            self._counts.time(max(0.0, now_s - begun_s))
         # They were sent in this order, so what is earlier comes first.
         sooner = takewhile(lambda each: each < number, self._waiting)
         earlier = [each for each in sooner if each % PARTITIONS == canary.partition]
@@ -102,35 +137,17 @@ class CanaryTrack:
             del self._waiting[each]
         # Otherwise the flow may have begun to copy behind them.
         if highest >= 0:
-            self._lost += len(earlier)
+            self._counts.lost += len(earlier)
 
     def _remember(self, number: int) -> None:
         self._arrived[number] = None
         if len(self._arrived) > _REMEMBERED:
             del self._arrived[next(iter(self._arrived))]
 
-    def _time(self, took_s: float) -> None:
-        self._total_s += took_s
-        place = next((n for n, bound in enumerate(BOUNDS_S) if took_s <= bound), len(BOUNDS_S))
-        self._counts[place] += 1
-
     def add_to(self, figures: Figures, flow: str, now_s: float) -> None:
         """Add what is known to a flow's samples."""
-        figures.put(m.CANARY_PRODUCED, self._produced, flow)
-        figures.put(m.CANARY_RECEIVED, self._received, flow)
-        figures.put(m.CANARY_LOST, self._lost, flow)
-        figures.put(m.CANARY_DUPLICATES, self._duplicates, flow)
-        figures.put(m.CANARY_DISORDER, self._disorder, flow)
-        figures.put(m.CANARY_FAILURES, self.failures, flow)
+        self._counts.add_to(figures, flow)
         figures.put(m.CANARY_WAITING, self._late_s(now_s), flow)
-        figures.put(m.CANARY_ROUND_TRIP, self._distribution(), flow)
-
-    def _distribution(self) -> Distribution:
-        bounds, sums, total = (*BOUNDS_S, float("inf")), [], 0
-        for bound, count in zip(bounds, self._counts, strict=True):
-            total += count
-            sums.append((bound, total))
-        return Distribution(sums, self._total_s)
 
 
 def next_number(values: Iterable[bytes | None]) -> int:

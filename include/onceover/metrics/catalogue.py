@@ -162,10 +162,17 @@ PARTITIONS: Final = _gauge("flow_partitions", ("flow", "state"), "Partitions by 
 OPEN_OFFSETS: Final = _gauge(
     "flow_open_offsets",
     FLOW,
-    "Source offsets behind transactions that are open on the source: nobody may copy them yet.",
+    "Source offsets behind transactions that are open on the source. None where a part is not known.",
 )
 OPEN_PARTITIONS: Final = _gauge(
-    "flow_open_transaction_partitions", FLOW, "Source partitions that an open transaction holds back."
+    "flow_open_transaction_partitions",
+    FLOW,
+    "Source partitions, and topics not taken in, that open transactions hold back. None as above.",
+)
+OPEN_AGE: Final = _gauge(
+    "flow_open_transaction_age_seconds",
+    FLOW,
+    "For how long the exporter has seen the same open transaction hold a source partition back; 0 for none.",
 )
 DEAD_LETTERS: Final = _gauge("flow_dead_letter_offsets", FLOW, "Records in the dead-letter topic, at most.")
 VERIFIED: Final = _gauge(

@@ -95,9 +95,14 @@ class ReceiptCounts:
         self._now.add(made)
 
     def add_to(self, figures: Figures, flow: str, most_topics: int) -> None:
-        """Add the counters to a flow's samples; none of topics where there are too many of them."""
-        if len(self._records) <= most_topics:
-            for topic in self._records:
+        """Add the counters to a flow's samples; none of topics where there are too many of them.
+
+        A topic that is not among the positions of the last look is not copied any more.
+        """
+        copied = {source.topic for source in self._bases}
+        topics = [topic for topic in self._records if topic in copied]
+        if len(topics) <= most_topics:
+            for topic in topics:
                 figures.put(m.TOPIC_RECORDS, self._records[topic], flow, topic)
                 figures.put(m.TOPIC_BYTES, self._bytes[topic], flow, topic)
         for lane in self._lane_records:

@@ -126,8 +126,10 @@ def _add_totals(figures: Figures, flow: str, partitions: Sequence[Entry]) -> Non
         figures.put(m.COPIED_LAG, sum(known) if known or not copied else None, flow)
         for state, count in states.items():
             figures.put(m.PARTITIONS, count, flow, state)
-        figures.put(m.OPEN_OFFSETS, sum(p["open_offsets"] for p in partitions), flow)
-        figures.put(m.OPEN_PARTITIONS, sum(1 for p in partitions if p["open_offsets"]), flow)
+        waiting = [p["open_offsets"] for p in partitions]
+        if None not in waiting:
+            figures.put(m.OPEN_OFFSETS, sum(waiting), flow)
+            figures.put(m.OPEN_PARTITIONS, sum(1 for offsets in waiting if offsets), flow)
         figures.put(m.UNKNOWN_LAG, sum(1 for p in partitions if p["lag_offsets"] is None), flow)
 
 

@@ -6,10 +6,14 @@ bounds are those of docs/metrics.md. A counter and a histogram say since when th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple, cast
 
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -28,9 +32,63 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.core import Sample
 from prometheus_client.parser import text_string_to_metric_families
 
+from onceover.shown import visible
+
 _SCOPE: Final = InstrumentationScope("onceover")
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
+_MOST_WORDS: Final = 200
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
+
+
+class Taken(StrEnum):
+    """How much of the samples a collector has taken."""
+
+    ALL = "all"
+    PART = "part"
+    NONE = "none"
+
+
+class PushAnswer(NamedTuple):
+    """What became of samples; ``why`` it was not all of them, for people."""
+
+    taken: Taken
+    why: str = ""
+
+
+def read_answer(status: int, content_type: str, body: bytes) -> PushAnswer:
+    """Return what a collector's answer means.
+
+    Args:
+        status: of HTTP. One that leads elsewhere takes nothing: nobody goes there.
+        content_type: what ``body`` is; a collector answers as it was asked, or not at all.
+        body: may say that samples were rejected, though the request as a whole was not (OTLP 1.x, "Partial
+            Success").
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if not 200 <= status < 300:
+        return PushAnswer(Taken.NONE, f"it answers {status}")
+    if kind == "text/html":
+        # Such as a proxy that wants a login.
+        return PushAnswer(Taken.NONE, "it answers a page, as no collector does")
+    try:
+        rejected, words = _rejected(kind, body)
+    except (DecodeError, ValueError, TypeError, AttributeError):
+        return PushAnswer(Taken.NONE, "it answers what nobody can read")
+    if rejected == 0:
+        return PushAnswer(Taken.ALL)
+    told = f"it rejects {rejected} samples"
+    return PushAnswer(Taken.PART, f"{told}: {visible(words[:_MOST_WORDS])}" if words else told)
+
+
+def _rejected(kind: str, body: bytes) -> tuple[int, str]:
+    """Return how many samples were rejected, and the collector's words on it."""
+    if body and kind == "application/json":
+        told = json.loads(body).get("partialSuccess", {})
+        return int(told.get("rejectedDataPoints", 0)), str(told.get("errorMessage", ""))
+    if body and kind == "application/x-protobuf":
+        part = ExportMetricsServiceResponse.FromString(body).partial_success
+        return part.rejected_data_points, part.error_message
+    return 0, ""
 
 
 def metrics_data(text: str, resource: Resource, *, began_ns: int, now_ns: int) -> MetricsData:
@@ -86,8 +144,9 @@ def _distributions(samples: Iterable[Sample], began_ns: int, now_ns: int) -> Ite
             sum=totals.get(labels, 0.0),
             bucket_counts=between,
             explicit_bounds=[bound for bound in bounds if bound != float("inf")],
-            min=float("inf"),
-            max=float("-inf"),
+            # Optional in OTLP, and in no text of Prometheus'; their type here has no word for that.
+            min=cast("float", None),
+            max=cast("float", None),
         )
 
 

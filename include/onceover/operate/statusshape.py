@@ -201,10 +201,7 @@ def _partition(
     position = committed.offset if committed else None
     stop = facts.judged.get(source) or state.stops.get(target)
     lag = _lag_of(facts, enrolment, source, position, stop)
-    lso, high_watermark = here.lsos.get(source), here.high_watermarks.get(source)
-    open_offsets = 0
-    if lso is not None and high_watermark is not None:
-        open_offsets = max(0, high_watermark - max(lso, position or 0))
+    open_offsets = _open_offsets(here, source, position or 0)
     meta = beside(committed).meta
     ids = str(enrolment.source_id), str(enrolment.target_id)
     if meta is not None:  # newer, after an operator's repair
@@ -220,8 +217,8 @@ def _partition(
         "state": str(_state_of(stop, lag, stuck_ms, run)),
         "enrolled_ms": enrolment.at_ms,
         "source_start": enrolment.start[source.partition],
-        "lso": lso,
-        "high_watermark": high_watermark,
+        "lso": here.lsos.get(source),
+        "high_watermark": here.high_watermarks.get(source),
         "open_offsets": open_offsets,
         "open_transaction": _open_transaction(facts, source) if open_offsets else None,
         "begun": None if meta is None else _has_claimed(state, meta),
@@ -245,6 +242,14 @@ def _state_of(stop: Stop | None, lag: int | None, stuck_ms: int | None, run: Flo
     if stuck_ms is not None:
         return PartitionState.STUCK
     return PartitionState.IDLE if run.state in _OVER else PartitionState.COPYING
+
+
+def _open_offsets(here: SourceLogs, source: TopicPartition, position: int) -> int | None:
+    """Return how many offsets from ``position`` on wait for open transactions; None where nobody knows."""
+    lso, high_watermark = here.lsos.get(source), here.high_watermarks.get(source)
+    if lso is None or high_watermark is None:
+        return None
+    return max(0, high_watermark - max(lso, position))
 
 
 def _open_transaction(facts: StatusFacts, source: TopicPartition) -> dict[str, Any] | None:
@@ -334,6 +339,8 @@ def _missing(
     here = facts.here
     lags = [max(0, here.lsos[tp] - facts.missing[tp]) for tp in partitions if tp in here.lsos]
     lag = sum(lags) if len(lags) == len(partitions) > 0 else None
+    waiting = [_open_offsets(here, tp, facts.missing[tp]) for tp in partitions]
+    known = [offsets for offsets in waiting if offsets is not None]
     one = partitions[0] if partition is not None else None
     return {
         "topic": topic,
@@ -346,7 +353,7 @@ def _missing(
         "source_start": None if one is None else facts.missing[one],
         "lso": None if one is None else here.lsos.get(one),
         "high_watermark": None if one is None else here.high_watermarks.get(one),
-        "open_offsets": 0,
+        "open_offsets": sum(known) if len(known) == len(waiting) else None,
         "open_transaction": None,
         "begun": None,
         "stuck_s": None,

@@ -17,7 +17,9 @@ from tests.unit.groups.groupworld import World
 CLEAN: dict[str, Any] = {"state": "caught_up", "needs": [], "partitions": [], "verified": None}
 
 
-def partition(topic: str, lag: int | None, oldest_s: float | None, open_offsets: int = 0) -> dict[str, Any]:
+def partition(
+    topic: str, lag: int | None, oldest_s: float | None, open_offsets: int | None = 0
+) -> dict[str, Any]:
     return {
         "topic": topic,
         "lag_offsets": lag,
@@ -34,7 +36,8 @@ def test_what_is_on_the_source_alone_is_lost() -> None:
 
 def test_a_loss_that_nobody_can_know_is_not_none() -> None:
     """One partition of a topic that nobody can tell makes the topic's unknown; what is open is lost, too."""
-    assert losses_of([partition("a", 3, 2.0), partition("a", None, None)]) == [TopicLoss("a", None, None, 0)]
+    dark = partition("a", None, None, None)
+    assert losses_of([partition("a", 3, 2.0, 4), dark]) == [TopicLoss("a", None, None, None)]
     assert losses_of([partition("a", 0, 0.0, 5)]) == [TopicLoss("a", 0, 0.0, 5)]
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from onceover.config.flow.load import load_flow
 from onceover.drills.canary import ABORTED, Canary
+from onceover.errors import NotNow
 from onceover.metrics import catalogue as m
-from onceover.metrics.canary import MOST_WAITING, SLOW_AFTER_S, SLOW_S, CanaryTrack, next_number
+from onceover.metrics.canary import MOST_WAITING, SLOW_AFTER_S, SLOW_S, CanaryCounts, CanaryTrack, next_number
 from onceover.metrics.figures import Distribution, Figures
 from onceover.state.records.runstate import RunState
 from onceover.wiring.monitoring.canary import CanaryThread
+from onceover.wiring.monitoring.tallies import FlowTally
 
 RUN = "run1"
 
@@ -35,7 +39,7 @@ def told(track: CanaryTrack, now_s: float = 100.0) -> dict[str, float]:
 
 def sent(rows: int, first: int = 0) -> CanaryTrack:
     """Return a track with so many numbers in each of the two partitions on their way, a second apart."""
-    track = CanaryTrack(RUN, first)
+    track = CanaryTrack(RUN, first, CanaryCounts())
     for row in range(rows):
         for canary in track.numbered():
             track.sent(canary, float(row))
@@ -89,7 +93,7 @@ def test_numbers_of_others_and_of_nobody_are_nothing() -> None:
 
 def test_what_the_source_may_not_have_taken_is_never_lost() -> None:
     """Its number is not given again; if it was taken all the same, that is fine."""
-    track = CanaryTrack(RUN, 0)
+    track = CanaryTrack(RUN, 0, CanaryCounts())
     first, failed, third = (track.numbered()[0] for _ in range(3))
     track.sent(first, 0.0)
     track.sent(third, 2.0)
@@ -101,7 +105,7 @@ def test_what_the_source_may_not_have_taken_is_never_lost() -> None:
 
 def test_an_arrival_before_the_answer_is_no_late_one() -> None:
     """The reader may be faster than the acknowledgement."""
-    track = CanaryTrack(RUN, 0)
+    track = CanaryTrack(RUN, 0, CanaryCounts())
     canary, _ = track.numbered()
     track.met([value(canary.number)], 1.0)
     track.sent(canary, 0.5)
@@ -153,7 +157,7 @@ def test_nothing_is_written_while_the_flow_does_not_run() -> None:
     """It would expire, and stop the flow's next run: nobody copies it. Nor before anybody has seen it run."""
     path = Path(__file__).parents[3] / "include" / "flows" / "flights-dr.yaml"
     where = {"ONCEOVER_EAST": "127.0.0.1:1", "ONCEOVER_WEST": "127.0.0.1:2"}
-    thread = CanaryThread(load_flow(path, environ=where))
+    thread = CanaryThread(load_flow(path, environ=where), FlowTally("flights-dr"))
     assert not thread.may_write
     for state in RunState:
         thread.saw_run(state)
@@ -166,4 +170,39 @@ def test_a_new_run_goes_on_behind_the_last_one() -> None:
     assert next_number([None, b"x"]) == 0
     assert next_number([value(6), value(5)]) == 8
     assert next_number([value(7), value(6)]) == 8
-    assert [canary.number for canary in CanaryTrack("run2", 8).numbered()] == [8, 9]
+    assert [canary.number for canary in CanaryTrack("run2", 8, CanaryCounts()).numbered()] == [8, 9]
+
+
+def test_a_new_run_goes_on_counting_what_the_last_one_counted() -> None:
+    """A counter never falls; what was on the way is judged no more."""
+    counts = CanaryCounts()
+    first = CanaryTrack(RUN, 0, counts)
+    for canary in [*first.numbered(), *first.numbered()]:
+        first.sent(canary, 0.0)
+    first.met([value(0), value(1)], 1.0)
+    second = CanaryTrack("run2", 4, counts)
+    for canary in second.numbered():
+        second.sent(canary, 2.0)
+    second.met([value(4, "run2"), value(5, "run2")], 3.0)
+    assert told(second) == {"produced": 6, "received": 4}
+    figures = Figures()
+    second.add_to(figures, "orders", 9.0)
+    found = figures.samples(m.CANARY_ROUND_TRIP)[("orders",)]
+    assert isinstance(found, Distribution)
+    assert (found.counts[-1][1], found.total) == (4, 4.0)
+
+
+def test_each_other_reason_for_which_it_fails_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Once: the log is where the alert leads to."""
+    path = Path(__file__).parents[3] / "include" / "flows" / "flights-dr.yaml"
+    where = {"ONCEOVER_EAST": "127.0.0.1:1", "ONCEOVER_WEST": "127.0.0.1:2"}
+    tally = FlowTally("flights-dr")
+    for _ in range(2):
+        thread = CanaryThread(load_flow(path, environ=where), tally)
+        for why in ("no WRITE", "no WRITE", "no READ"):
+            thread.failed(NotNow(why))
+    assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
+        "no WRITE",
+        "no READ",
+    ] * 2
+    assert tally.canary.failures == 6

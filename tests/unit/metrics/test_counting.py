@@ -101,3 +101,28 @@ def test_a_source_offset_that_became_records_of_several_partitions_was_fetched_o
     copies = [receipt(0, 6), receipt(0, 6, target=TopicPartition("orders", 1))]
     looked(counts, 6, *copies)
     assert told(counts) == {"records": 12, "bytes": 120, "fetched": 6, "transactions": 1}
+
+
+def test_a_topic_that_is_copied_no_more_is_told_no_more() -> None:
+    """And goes on where it was when it comes back; while nobody knows what is copied all are told."""
+    other = TopicPartition("gone", 0)
+    counts = ReceiptCounts()
+
+    def topics(most: int = 10) -> dict[str, object]:
+        figures = Figures()
+        counts.add_to(figures, "orders", most)
+        return {labels[1]: value for labels, value in figures.samples(m.TOPIC_RECORDS).items()}
+
+    def look(positions: dict[TopicPartition, int], *records: MapRecord) -> None:
+        counts.stand_at(positions)
+        counts.count(records)
+        counts.looked()
+
+    look({SOURCE: 0, other: 0})
+    look({SOURCE: 4, other: 3}, receipt(0, 4), receipt(0, 3, source=other, target=other))
+    assert topics() == {"orders": 4, "gone": 3}
+    look({SOURCE: 5}, receipt(4, 5))
+    assert topics() == topics(most=1) == {"orders": 5}
+    look({SOURCE: 5, other: 4}, receipt(3, 4, source=other, target=other))
+    assert topics() == {"orders": 5, "gone": 4}
+    assert told(counts)["records"] == 9

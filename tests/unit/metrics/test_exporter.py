@@ -19,10 +19,15 @@ from onceover.drills.history import DrillHistory
 from onceover.errors import UsageError
 from onceover.groups.standing import unknown_standing
 from onceover.metrics.figures import exposition
+from onceover.positions.tail import TailRead
 from onceover.wiring.monitoring import exporter as monitoring
+from onceover.wiring.monitoring import tallies as counted
+from onceover.wiring.monitoring.canary import CanaryThread
 from onceover.wiring.monitoring.exporter import Exporter, FlowMonitor, MonitorSettings, look_once
+from onceover.wiring.monitoring.tallies import Tallies
 from tests.support.statusentries import partition_entry, running_entry
 from tests.support.wait import wait_until
+from tests.unit.metrics.test_counting import receipt
 
 SETTINGS = MonitorSettings(interval_s=0.01, patience_s=0.2, most=100)
 _FLOW = """flow: {name}
@@ -198,7 +203,7 @@ def test_a_file_that_was_in_order_once_is_watched_on_as_it_was(
 ) -> None:
     """Whatever is the matter with it now stands beside: no page goes away over a typo."""
     path = folder / "good.yaml"
-    monitor, text = FlowMonitor(path, SETTINGS), path.read_text()
+    monitor, text = FlowMonitor(path, SETTINGS, Tallies()), path.read_text()
 
     def tells(valid: int) -> None:
         told = looked(monitor)
@@ -220,7 +225,7 @@ def test_a_file_that_was_in_order_once_is_watched_on_as_it_was(
 def test_a_flow_is_called_otherwise_once_its_run_has_ended(folder: Path, running: dict[str, Any]) -> None:
     """Until then nobody else would watch the run."""
     path = folder / "good.yaml"
-    monitor = FlowMonitor(path, SETTINGS)
+    monitor = FlowMonitor(path, SETTINGS, Tallies())
     looked(monitor)
     path.write_text(_FLOW.format(name="other"))
     assert monitor.look()[0] == "good"
@@ -232,7 +237,7 @@ def test_a_flow_is_called_otherwise_once_its_run_has_ended(folder: Path, running
 def test_a_file_that_was_never_in_order_is_told_as_broken_alone(folder: Path) -> None:
     """Nobody knows what it is to copy, so nobody is missed."""
     (folder / "good.yaml").write_text("flow: [")
-    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS))
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS, Tallies()))
     assert lines(told, "flow_file_valid") == samples("flow_file_valid", good=0)
     assert lines(told, "flow_wanted") == lines(told, "flow_lag_limit_seconds") == set()
     assert lines(told, "flow_run_state") == {'onceover_flow_run_state{flow="good",state="unknown"} 1.0'}
@@ -264,12 +269,12 @@ def test_an_airflow_connection_that_is_not_given_is_no_broken_file(
     text = (folder / "good.yaml").read_text()
     before = text[text.index('  client: {bootstrap.servers: "127.0.0.1:1') : text.index("target:")]
     (folder / "good.yaml").write_text(text.replace(before, "  connection: kafka_east\n"))
-    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS))
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS, Tallies()))
     assert lines(told, "flow_file_valid") == samples("flow_file_valid", good=1)
     assert 'onceover_flow_needs{code="NO_CONNECTION",exit="2",flow="good"} 1.0' in told.decode()
     given = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_EAST", json.dumps(given))
-    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS))
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS, Tallies()))
     assert 'onceover_flow_cluster_up{flow="good",side="source"} 0.0' in told.decode()
 
 
@@ -280,11 +285,126 @@ def test_groups_that_nobody_can_read_are_said_once(
     error = UsageError("the index cannot be kept", where="/var", resolve="set another ONCEOVER_HOME")
     running["groups"] = unknown_standing(error.as_dict())
     now_s = [0.0]
-    monitor = FlowMonitor(folder / "good.yaml", SETTINGS, lambda: now_s[0])
+    monitor = FlowMonitor(folder / "good.yaml", SETTINGS, Tallies(), lambda: now_s[0])
     for _ in range(3):
         assert lines(looked(monitor), "flow_groups") == set()
         now_s[0] += 100
     assert caplog.text.count("the index cannot be kept; /var; set another ONCEOVER_HOME") == 1
+
+
+class Tail:
+    """A map in which each look finds ten records more."""
+
+    def __init__(self, flow: str, most: int) -> None:
+        self.flow, self.read_to = flow, 0
+
+    def read(self, _target: object) -> TailRead:
+        self.read_to += 10
+        return TailRead([receipt(self.read_to - 10, self.read_to)])
+
+
+@pytest.fixture
+def counting(running: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Let each look at a flow count ten records."""
+    running["partitions"] = [partition_entry(0, position=0)]
+    running["run"] = {**running_entry()["run"], "state": "ended"}
+
+    def status(flow: Any, beside: Any, **_: object) -> dict[str, Any]:
+        entry = {**running_entry(flow.flow), "path": "", **running}
+        beside(entry, None, None)
+        return entry
+
+    monkeypatch.setattr(monitoring, "read_status", status)
+    monkeypatch.setattr(counted, "MapTail", Tail)
+    return running
+
+
+def records(exporter: Exporter, flow: str = "good") -> float:
+    """Return how many records of the flow are counted; 0 where that is not told."""
+    labels = f'{{flow="{flow}",lane="0"}}'
+    found = [line for line in lines(exporter.scrape(), "lane_records_written_total") if labels in line]
+    return float(found[0].split()[-1]) if found else 0.0
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_file_that_goes_and_comes_back_takes_nothing_from_the_counters(folder: Path) -> None:
+    """Whatever it is called then: they are the flow's."""
+    paths = [folder / "good.yaml"]
+    with exporting(lambda: list(paths)) as exporter:
+        wait_until(lambda: records(exporter) >= 50, 20, "something is counted")
+        before, text = records(exporter), paths[0].read_text()
+        paths.pop().unlink()
+        exporter.refresh()
+        assert records(exporter) == 0, "nobody looks at it"
+        paths.append(folder / "moved.yaml")
+        paths[0].write_text(text)
+        exporter.refresh()
+        wait_until(lambda: records(exporter), 20, "it is looked at again")
+        assert records(exporter) > before
+
+
+@pytest.mark.usefixtures("counting")
+def test_a_file_of_another_flow_by_now_counts_for_that_one(folder: Path) -> None:
+    """Nothing of the first is told of the second."""
+    path = folder / "good.yaml"
+    monitor, text = FlowMonitor(path, SETTINGS, Tallies()), path.read_text()
+    written = {"good": 10.0, "other": 10.0, "good again": 20.0}
+    for flow, count in written.items():
+        path.write_text(text.replace("flow: good", f"flow: {flow.split()[0]}"))
+        sample = f'onceover_lane_records_written_total{{flow="{flow.split()[0]}",lane="0"}} {count}'
+        assert lines(looked(monitor), "lane_records_written_total") == {sample}
+
+
+@pytest.mark.usefixtures("folder")
+def test_drills_of_another_name_are_told_no_more(
+    folder: Path, running: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another file may be of that flow by now, and a series that is there twice costs the whole scrape."""
+    running["run"] = {**running_entry()["run"], "state": "ended"}
+    running["groups"] = {"counts": {"ready": 2}, "error": None}
+    path = folder / "good.yaml"
+    monitor, text = FlowMonitor(path, SETTINGS, Tallies(), lambda: 0.0), path.read_text()
+    for flow in ("good", "other"):
+        path.write_text(text.replace("flow: good", f"flow: {flow}"))
+        told = f'onceover_flow_groups{{flow="{flow}",standing="ready"}} 2.0'
+        assert lines(looked(monitor), "flow_groups") == {told}
+
+
+def test_an_open_transaction_is_as_old_as_the_looks_that_saw_it(
+    folder: Path, counting: dict[str, Any]
+) -> None:
+    """One look cannot know."""
+    now_s = [0.0]
+    monitor = FlowMonitor(folder / "good.yaml", SETTINGS, Tallies(), lambda: now_s[0])
+    for lso, age in ((5, 0.0), (6, 0.0), (6, 900.0), (6, 1800.0)):
+        counting["partitions"] = [partition_entry(0, lso=lso, open_offsets=7)]
+        age_line = f'onceover_flow_open_transaction_age_seconds{{flow="good"}} {age}'
+        assert lines(looked(monitor), "flow_open_transaction_age_seconds") == {age_line}
+        now_s[0] += 900
+
+
+def test_a_canary_that_is_begun_anew_goes_on_counting(
+    folder: Path, running: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a change of the flow file that concerns it; another one leaves it alone."""
+    begun: list[CanaryThread] = []
+    monkeypatch.setattr(CanaryThread, "start", lambda thread: begun.append(thread))
+    path, tallies = folder / "good.yaml", Tallies()
+    text = path.read_text().replace('["x"]', '["x", "onceover-canary.good"]')
+    monitor = FlowMonitor(path, SETTINGS, tallies)
+    for change, threads in (
+        ("canary: {interval: 1s}", 1),
+        ("canary: {interval: 1s} # and so on", 1),
+        ("canary: {interval: 2s}", 2),
+    ):
+        path.write_text(f"{text}{change}\n")
+        monitor.keep_canary()
+        tallies.of("good").canary.received += 5
+        assert len(begun) == threads
+    path.write_text(f"{text.replace('topics: {', 'topics: {exclude: [y], ')}canary: {{interval: 2s}}\n")
+    monitor.keep_canary()
+    assert len(begun) == 2
+    assert lines(looked(monitor), "canary_received_total") == samples("canary_received_total", good=15)
 
 
 def test_one_look_tells_when_it_was_and_counts_nothing(folder: Path) -> None:

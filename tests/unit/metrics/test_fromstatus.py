@@ -61,14 +61,18 @@ def test_a_flow_that_runs_is_told_with_its_numbers() -> None:
 
 def test_what_is_not_known_has_no_sample() -> None:
     """A flow that nobody could read has no lag, no positions and no commits: never 0."""
-    told = status_entry(partitions=[partition_entry(0, "copying", None, position=None)])
+    dark = partition_entry(0, "unknown", None, position=None, lso=None, open_offsets=None)
+    told = status_entry(partitions=[dark, partition_entry(1, open_offsets=4)])
     for name in (
         "flow_lag_offsets",
-        "partition_lag_offsets",
+        "flow_open_offsets",
+        "flow_open_transaction_partitions",
         "topic_lag_offsets",
-        "partition_position_offset",
     ):
         assert values(told, name) == {}
+    for name, value in (("lag", 0), ("position", 5), ("open", 4)):
+        unit = "offset" if name == "position" else "offsets"
+        assert values(told, f"partition_{name}_{unit}") == {("0", "1", "orders"): value}
     assert values(told, "flow_unknown_lag_partitions") == {(): 1}
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics.export import Gauge, Histogram, Sum
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.sdk.metrics.export import Gauge, Histogram, MetricsData, Sum
 from opentelemetry.sdk.resources import Resource
 
 from onceover.cli.parsing import build_parser
 from onceover.errors import UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Distribution, Figures, exposition
-from onceover.metrics.otlp import metrics_data
+from onceover.metrics.otlp import Taken, metrics_data, read_answer
 from onceover.wiring.monitoring.push import checked_url
 
 BEGAN_NS, NOW_NS = 1_000, 2_000
@@ -29,10 +34,13 @@ def scraped() -> bytes:
     return exposition([figures.texts()])
 
 
+def data() -> MetricsData:
+    return metrics_data(scraped().decode(), Resource.create({}), began_ns=BEGAN_NS, now_ns=NOW_NS)
+
+
 def converted() -> dict[str, Any]:
     """Return the metrics of that text by name."""
-    data = metrics_data(scraped().decode(), Resource.create({}), began_ns=BEGAN_NS, now_ns=NOW_NS)
-    return {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
+    return {metric.name: metric for metric in data().resource_metrics[0].scope_metrics[0].metrics}
 
 
 def test_each_kind_keeps_its_meaning() -> None:
@@ -58,6 +66,59 @@ def test_what_is_up_to_a_bound_becomes_what_is_between_two() -> None:
     assert dict(point.attributes or {}) == {"flow": "f"}
     assert (list(point.explicit_bounds), list(point.bucket_counts)) == ([0.1, 1.0], [2, 0, 3])
     assert (point.count, point.sum) == (5, 12.5)
+
+
+def test_what_nobody_measured_is_not_sent() -> None:
+    """Prometheus' text has neither the least nor the most of what a histogram has counted."""
+    [told] = encode_metrics(data()).resource_metrics
+    [point] = [point for metric in told.scope_metrics[0].metrics for point in metric.histogram.data_points]
+    assert point.HasField("sum")
+    assert not point.HasField("min")
+    assert not point.HasField("max")
+
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json; charset=utf-8"
+
+
+def answered(rejected: int, message: str = "") -> bytes:
+    part = ExportMetricsPartialSuccess(rejected_data_points=rejected, error_message=message)
+    return bytes(ExportMetricsServiceResponse(partial_success=part).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "taken", "why"),
+    [
+        (200, "", b"", Taken.ALL, ""),
+        (202, PROTOBUF, b"", Taken.ALL, ""),
+        (204, "", b"", Taken.ALL, ""),
+        (200, PROTOBUF, answered(0, "use gzip"), Taken.ALL, ""),
+        (200, JSON, b"{}", Taken.ALL, ""),
+        (200, JSON, b'{"partialSuccess": {}}', Taken.ALL, ""),
+        (200, "text/plain", b"ok", Taken.ALL, ""),
+        (200, PROTOBUF, answered(50, "too old\x1b[2J"), Taken.PART, "it rejects 50 samples: too old\\x1b[2J"),
+        (200, PROTOBUF, answered(1), Taken.PART, "it rejects 1 samples"),
+        (200, JSON, b'{"partialSuccess": {"rejectedDataPoints": "3"}}', Taken.PART, "it rejects 3 samples"),
+        (301, "", b"", Taken.NONE, "it answers 301"),
+        (302, "text/html", b"<html>", Taken.NONE, "it answers 302"),
+        (307, PROTOBUF, answered(0), Taken.NONE, "it answers 307"),
+        (199, "", b"", Taken.NONE, "it answers 199"),
+        (503, "", b"", Taken.NONE, "it answers 503"),
+        (200, "text/html", b"<html>log in", Taken.NONE, "it answers a page, as no collector does"),
+        (200, PROTOBUF, b"\xff", Taken.NONE, "it answers what nobody can read"),
+        (200, JSON, b"[", Taken.NONE, "it answers what nobody can read"),
+        (200, JSON, b'{"partialSuccess": 7}', Taken.NONE, "it answers what nobody can read"),
+    ],
+)
+def test_only_what_a_collector_says_it_has_taken_is_taken(
+    status: int, kind: str, body: bytes, taken: Taken, why: str
+) -> None:
+    """It follows nobody elsewhere, and samples that were rejected are lost, whatever the status is."""
+    assert read_answer(status, kind, body) == (taken, why)
+
+
+def test_a_long_reason_is_cut() -> None:
+    """It is the collector's, and stands in our log."""
+    assert len(read_answer(200, PROTOBUF, answered(1, "x" * 9_000)).why) < 300
 
 
 @pytest.mark.parametrize("url", ["collector:4318", "ftp://host", "http://", "http://host:x", "http://h/?a=b"])

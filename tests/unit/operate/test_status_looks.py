@@ -31,6 +31,7 @@ from tests.unit.copy.loop import ME
 T = TypeVar("T")
 SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
 TP = TopicPartition("orders", 0)
+OUTSIDE = TopicPartition("payments", 0), TopicPartition("payments", 1)
 REFUSED = UsageError("east refuses metadata", code="NOT_AUTHORIZED", where="orders", resolve="grant")
 AWAY = Retriable("east is away")
 
@@ -250,3 +251,40 @@ def test_nobody_copies_a_partition_of_a_run_that_is_over(ended: str | None, lso:
         )
     )
     assert [p["state"] for p in status["partitions"]] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("here", "partition", "outside"),
+    [
+        (SourceLogs(), None, None),
+        (SourceLogs(lsos={TP: 12}, high_watermarks={TP: 20}), 8, None),
+        (SourceLogs(lsos={TP: 20, OUTSIDE[0]: 3}, high_watermarks={TP: 20, OUTSIDE[0]: 7}), 0, None),
+        (
+            SourceLogs(
+                lsos={tp: 3 for tp in (TP, *OUTSIDE)}, high_watermarks={tp: 12 for tp in (TP, *OUTSIDE)}
+            ),
+            2,
+            9 + 7,
+        ),
+    ],
+    ids=["nobody answers", "a leader of one", "half of a topic", "all do"],
+)
+def test_what_waits_for_open_transactions_is_not_0_where_nobody_knows(
+    here: SourceLogs, partition: int | None, outside: int | None
+) -> None:
+    """Of a partition, and of a topic that is not taken in as a whole: from where it would begin."""
+    sides = StatusSide(alias="east"), StatusSide(alias="west")
+    status = shape(
+        StatusFacts(
+            flow="f",
+            now_ms=time.time() * 1000,
+            source=sides[0],
+            target=sides[1],
+            state=facts(),
+            here=here,
+            there=target_logs(),
+            missing={OUTSIDE[0]: 0, OUTSIDE[1]: 5},
+        )
+    )
+    assert [p["open_offsets"] for p in status["partitions"]] == [partition, outside]
+    assert "offsets wait for" in describe(status) or not partition

@@ -125,4 +125,4 @@ def _follows(partition: str) -> str:
 def _missing(loss: TopicLoss | None) -> int | None:
     if loss is None:
         return 0
-    return None if loss.offsets is None else loss.offsets + loss.open_offsets
+    return None if loss.offsets is None or loss.open_offsets is None else loss.offsets + loss.open_offsets

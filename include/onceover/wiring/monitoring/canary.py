@@ -39,6 +39,7 @@ from onceover.topics.scope import explain
 from onceover.wire.batches.records import decode
 from onceover.wire.batches.visibility import Visible
 from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.monitoring.tallies import FlowTally
 
 log = logging.getLogger(__name__)
 
@@ -66,27 +67,27 @@ class CanaryThread:
 
     Args:
         flow: has a canary.
+        tally: what is counted of the flow.
         clock: seconds, of no particular beginning.
     """
 
-    def __init__(self, flow: Flow, clock: Callable[[], float] = time.monotonic) -> None:
-        self._flow, self._clock = flow, clock
-        self._over, self._lock = threading.Event(), threading.Lock()
-        self._track = CanaryTrack(secrets.token_hex(4), 0)
+    def __init__(self, flow: Flow, tally: FlowTally, clock: Callable[[], float] = time.monotonic) -> None:
+        self._flow, self._clock, self._counts = flow, clock, tally.canary
+        self._over, self._lock = threading.Event(), tally.canary_lock
+        self._track = CanaryTrack(secrets.token_hex(4), 0, self._counts)
+        self._said = ""
         # Nobody has seen it run yet.
         self._run_state = RunState.UNKNOWN
         # Up to where the copy was read, over lost connections.
         self._places: dict[TopicPartition, tuple[UUID, int]] = {}
 
     def is_of(self, flow: Flow) -> bool:
-        """Tell whether it does what ``flow`` asks for."""
-        mine = self._flow
-        return (mine.canary, mine.source, mine.target, mine.topics) == (
-            flow.canary,
-            flow.source,
-            flow.target,
-            flow.topics,
+        """Tell whether it does what ``flow`` asks for: of the topics only their naming concerns it."""
+        mine, other = (
+            (each.flow, each.canary, each.source, each.target, each.topics.naming)
+            for each in (self._flow, flow)
         )
+        return mine == other
 
     def start(self) -> None:
         """Begin."""
@@ -122,14 +123,16 @@ class CanaryThread:
                         numbers_known = True
                     self._go_on(source, target)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and tried again
-                self._failed(error)
+                self.failed(error)
                 self._over.wait(_PAUSE_S)
 
-    def _failed(self, error: Exception) -> None:
-        level = logging.WARNING if self._track.failures == 0 else logging.DEBUG
+    def failed(self, error: Exception) -> None:
+        """Count that it did not work, and say why where that is another reason than the last one."""
+        level = logging.DEBUG if str(error) == self._said else logging.WARNING
         log.log(level, "the canary of flow %s: %s", self._flow.flow, error)
+        self._said = str(error)
         with self._lock:
-            self._track.failures += 1
+            self._counts.failures += 1
 
     def _forget(self) -> None:
         with self._lock:
@@ -154,9 +157,7 @@ class CanaryThread:
             )
         values = _last_values(source, info)
         with self._lock:
-            failures = self._track.failures
-            self._track = CanaryTrack(secrets.token_hex(4), next_number(values))
-            self._track.failures = failures
+            self._track = CanaryTrack(secrets.token_hex(4), next_number(values), self._counts)
 
     def _go_on(self, source: Cluster, target: Cluster) -> None:
         flow = self._flow
@@ -188,7 +189,7 @@ class CanaryThread:
                 producer.send(canary)
             except OnceoverError as error:
                 # What was sent before goes on being read meanwhile.
-                self._failed(error)
+                self.failed(error)
                 producer.close()
                 return
             with self._lock:

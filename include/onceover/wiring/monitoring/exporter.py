@@ -19,22 +19,18 @@ from typing import Any, Final
 
 from onceover.backoff import Patience
 from onceover.clock import now_ms
-from onceover.config.flow.flowfile import Flow
 from onceover.errors import OnceoverError
-from onceover.kafka.ports import Cluster
 from onceover.metrics import catalogue as m
-from onceover.metrics.counting import ReceiptCounts
 from onceover.metrics.figures import Figures, Texts, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
-from onceover.model import TopicPartition
 from onceover.operate.statusshape import with_fault
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
-from onceover.positions.tail import MapTail
 from onceover.state.records.runstate import RunState
 from onceover.wiring.drills import drill_history
 from onceover.wiring.monitoring.canary import CanaryThread
 from onceover.wiring.monitoring.expected import add_expected
+from onceover.wiring.monitoring.tallies import FlowTally, Tallies
 from onceover.wiring.monitoring.watchedfile import AsRead, WatchedFile
 from onceover.wiring.status import of_file, read_status
 
@@ -45,8 +41,6 @@ _STALE_LOOKS: Final = 4
 _STALE_S: Final = 60.0
 # Drills and groups change by the hour, and to read them takes as long as all the rest.
 _SELDOM_S: Final = 60.0
-# A second of work: more than a busy flow commits between two looks.
-_MOST_RECEIPTS: Final = 50_000
 _AT_ONCE: Final = 16
 
 
@@ -76,25 +70,23 @@ class FlowMonitor:
     Args:
         path: the flow file.
         settings: how.
+        tallies: what is counted; None where there is no second look, by which anything could have been.
         clock: seconds, of no particular beginning.
         files: returns all files that are looked at.
-        counting: False where there is no second look, by which anything could have been counted.
     """
 
     def __init__(
         self,
         path: Path,
         settings: MonitorSettings,
+        tallies: Tallies | None,
         clock: Callable[[], float] = time.monotonic,
         *,
         files: Callable[[], Sequence[Path]] = tuple,
-        counting: bool = True,
     ) -> None:
         self._path, self._settings, self._clock = path, settings, clock
-        self._file = WatchedFile(path, files)
-        self._counts = ReceiptCounts() if counting else None
-        self._tail: MapTail | None = None
-        self._seldom = Figures()
+        self._file, self._tallies = WatchedFile(path, files), tallies
+        self._seldom, self._seldom_of = Figures(), ""
         self._seldom_s: float | None = None
         self._canary: CanaryThread | None = None
         # As it was known last.
@@ -115,13 +107,14 @@ class FlowMonitor:
     def keep_canary(self) -> None:
         """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
         self._file.refresh(runs=self.runs)
-        if self._file.good is None:
+        tally = self._tally()
+        if self._file.good is None or tally is None:
             return
         flow = self._file.good.flow
         if self._canary is not None and (flow.canary.interval_ms is None or not self._canary.is_of(flow)):
             self.close()
         if self._canary is None and flow.canary.interval_ms is not None:
-            self._canary = CanaryThread(flow, self._clock)
+            self._canary = CanaryThread(flow, tally, self._clock)
             self._canary.start()
 
     def look(self) -> tuple[str, Figures]:
@@ -136,8 +129,8 @@ class FlowMonitor:
         add_driver(figures, entry, now_ms())
         if state is not RunState.UNKNOWN:
             self._run_state = state
-        if self._counts is not None:
-            self._counts.add_to(figures, flow, self._settings.most)
+        if (tally := self._tally()) is not None:
+            tally.add_to(figures, entry, self._clock(), self._settings.most)
         if self._canary is not None:
             self._canary.saw_run(state)
             self._canary.add_to(figures)
@@ -145,44 +138,31 @@ class FlowMonitor:
             figures.add(self._seldom)
         return flow, figures
 
+    def _tally(self) -> FlowTally | None:
+        """Return what is counted of the flow that the file was of when it was last in order."""
+        good = self._file.good
+        return None if good is None or self._tallies is None else self._tallies.of(good.flow.flow)
+
     def _read(self) -> dict[str, Any]:
         self._file.refresh(runs=self.runs)
-        good = self._file.in_order()
-        due = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
+        good, tally = self._file.in_order(), self._tally()
+        old = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
+        due = old or self._seldom_of != good.flow.flow
         entry = read_status(
             good.flow,
             patience_s=self._settings.patience_s,
             clusters=good.open,
-            beside=None if self._counts is None else partial(self._count, good.flow, self._counts),
+            beside=None if tally is None else lambda entry, _, target: tally.count(entry, target),
             groups=due,
         )
         if due:
             self._keep_seldom(good, entry)
         return entry if self._file.fault is None else with_fault(entry, self._file.fault)
 
-    def _count(
-        self, flow: Flow, counts: ReceiptCounts, entry: Mapping[str, Any], source: Cluster, target: Cluster
-    ) -> None:
-        if entry["target"]["error"] is not None:
-            return
-        if self._tail is None:
-            self._tail = MapTail(flow.flow, _MOST_RECEIPTS)
-        known = (p for p in entry["partitions"] if p["position"] is not None)
-        counts.stand_at({TopicPartition(p["topic"], p["partition"]): p["position"] for p in known})
-        try:
-            read = self._tail.read(target)
-        except OnceoverError as error:
-            # What is not counted now is counted at the next look.
-            log.debug("the receipts of %s cannot be read: %s", flow.flow, error)
-            return
-        counts.count(read.records)
-        counts.passed_over += read.passed_over
-        counts.looked()
-
     def _keep_seldom(self, good: AsRead, entry: Mapping[str, Any]) -> None:
         """Keep what changes seldom; what cannot be read has no samples."""
         flow = good.flow.flow
-        self._seldom_s, self._seldom = self._clock(), Figures()
+        self._seldom_s, self._seldom, self._seldom_of = self._clock(), Figures(), flow
         if entry["target"]["error"] is not None or entry["generation"] is None:
             return
         groups = entry["groups"] or {}
@@ -221,13 +201,14 @@ class _Watch:
         self,
         path: Path,
         settings: MonitorSettings,
+        tallies: Tallies,
         clock: Callable[[], float],
         files: Callable[[], Sequence[Path]],
     ) -> None:
         self.path, self.begun_s = path, clock()
         self.seen: _Seen | None = None
         self._settings, self._clock = settings, clock
-        self._monitor = FlowMonitor(path, settings, clock, files=files)
+        self._monitor = FlowMonitor(path, settings, tallies, clock, files=files)
         self._over = threading.Event()
 
     @property
@@ -273,6 +254,7 @@ class Exporter:
     ) -> None:
         self._paths, self._settings, self._clock = paths, settings, clock
         self._watches: Mapping[Path, _Watch] = {}
+        self._tallies = Tallies()
 
     def refresh(self) -> None:
         """Begin to look at files that have come; forget those that are gone, unless their flows run.
@@ -289,11 +271,14 @@ class Exporter:
                 watch.stop()
         watches = {}
         for path, known in kept.items():
-            watches[path] = known or _Watch(path, self._settings, self._clock, lambda: list(self._watches))
+            watches[path] = known or self._watch(path)
         self._watches = watches
         for path, watch in watches.items():
             if kept[path] is None:
                 watch.start()
+
+    def _watch(self, path: Path) -> _Watch:
+        return _Watch(path, self._settings, self._tallies, self._clock, lambda: list(self._watches))
 
     def close(self) -> None:
         """Look at nothing any more."""
@@ -317,7 +302,7 @@ def look_once(paths: Sequence[Path], settings: MonitorSettings) -> bytes:
 
     def look(path: Path) -> tuple[Path, _Seen | None, float]:
         begun_s = time.monotonic()
-        flow, figures = FlowMonitor(path, settings, files=lambda: paths, counting=False).look()
+        flow, figures = FlowMonitor(path, settings, None, files=lambda: paths).look()
         now_s = time.monotonic()
         return path, _Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s), 0.0
 

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+import requests
 from opentelemetry.exporter.otlp.proto.http import metric_exporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.resources import Resource
 
 from onceover.errors import UsageError
-from onceover.metrics.otlp import metrics_data
+from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
 
 log = logging.getLogger(__name__)
 
@@ -38,14 +38,25 @@ class OtlpPush:
         UsageError: ``url`` is none of http or https, or holds a login.
     """
 
-    def __init__(self, url: str, version: str, scrape: Callable[[], bytes], interval_s: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        version: str,
+        scrape: Callable[[], bytes],
+        interval_s: float,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
         self._scrape, self._interval_s = scrape, interval_s
         self._url = checked_url(url)
         self._resource = Resource.create({"service.name": "onceover", "service.version": version})
-        self._exporter = OTLPMetricExporter(endpoint=f"{self._url}{_PATH}", timeout=_PATIENCE_S)
+        # The exporter itself calls each answer below 400 a success, and reads none.
+        self._answers = _Answers()
+        self._exporter = OTLPMetricExporter(
+            endpoint=f"{self._url}{_PATH}", timeout=patience_s, session=self._answers.session()
+        )
         self._began_ns = time.time_ns()
         self._over = threading.Event()
-        self._takes_it: bool | None = None
+        self._taken: Taken | None = None
         # It would say at each attempt what is said here once.
         logging.getLogger(metric_exporter.__name__).setLevel(logging.CRITICAL)
 
@@ -59,32 +70,51 @@ class OtlpPush:
         self._over.set()
         self._exporter.shutdown(timeout_millis=0)
 
-    def push(self) -> bool:
-        """Send what is known now; tell whether the collector has taken it."""
+    def push(self) -> PushAnswer:
+        """Send what is known now; return what became of it."""
         text = self._scrape().decode()
         data = metrics_data(text, self._resource, began_ns=self._began_ns, now_ns=time.time_ns())
-        return self._exporter.export(data) is MetricExportResult.SUCCESS
+        self._answers.last = None
+        self._exporter.export(data)
+        return self._answers.last or PushAnswer(Taken.NONE, "no answer comes")
 
     def _run(self) -> None:
         while not self._over.wait(self._interval_s):
             try:
-                taken = self.push()
+                answer = self.push()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may go well
                 log.debug("the metrics cannot be sent: %s", error)
-                taken = False
+                answer = PushAnswer(Taken.NONE, "it cannot be sent them")
             if self._over.is_set():
                 return
-            if taken is not self._takes_it:
-                self._takes_it = taken
-                self._say(taken)
+            if answer.taken is not self._taken:
+                self._taken = answer.taken
+                self._say(answer)
 
-    def _say(self, taken: bool) -> None:
-        if taken:
+    def _say(self, answer: PushAnswer) -> None:
+        if answer.taken is Taken.ALL:
             log.info("%s takes the metrics", self._url)
-        else:
-            log.warning(
-                "%s does not take the metrics; it is tried again every %g s", self._url, self._interval_s
-            )
+            return
+        does = "takes only a part of" if answer.taken is Taken.PART else "does not take"
+        again = f"it is tried again every {self._interval_s:g} s"
+        log.warning("%s %s the metrics; %s; %s", self._url, does, answer.why, again)
+
+
+class _Answers:
+    """Reads what a collector answers; ``last`` is the newest, of several attempts."""
+
+    def __init__(self) -> None:
+        self.last: PushAnswer | None = None
+
+    def session(self) -> requests.Session:
+        """Return what the exporter sends by."""
+        session = requests.Session()
+        session.hooks["response"].append(self._read)
+        return session
+
+    def _read(self, response: requests.Response, *_: object, **__: object) -> None:
+        kind = response.headers.get("Content-Type", "")
+        self.last = read_answer(response.status_code, kind, response.content)
 
 
 def checked_url(url: str) -> str:
