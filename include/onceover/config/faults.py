@@ -88,6 +88,14 @@ class BadConfig(UsageError):
         return {**super().as_dict(subject), "faults": [fault.as_dict() for fault in self.faults]}
 
 
+def message_lines(code: str, message: str) -> list[str]:
+    """Return the lines of an error's message: only a configuration's faults are a line each.
+
+    Elsewhere a line more is somebody's name.
+    """
+    return message.split("\n") if code == ConfigCode.BAD_CONFIG else [message]
+
+
 def shown_key(key: str) -> str:
     """Return ``key`` as far as it looks like one.
 
