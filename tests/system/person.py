@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Response,
+    sync_playwright,
+)
 
 from onceover_lab.embed.airflow import AirflowStandalone
 
@@ -203,13 +211,20 @@ def _is_start(response: Response) -> bool:
 @contextmanager
 def at_a_browser(airflow: AirflowStandalone) -> Iterator[Person]:
     """Yield a logged-in person."""
+    with a_browser() as browser:
+        person = Person(browser.new_context(viewport={"width": 1400, "height": 1000}), airflow.url)
+        person.log_in(airflow.username, airflow.password)
+        yield person
+
+
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    """Yield a browser that nobody has opened a page in."""
     with sync_playwright() as playwright:
         # The sandbox needs rights that a container does not have; pages come from this machine only.
         browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
         try:
-            person = Person(browser.new_context(viewport={"width": 1400, "height": 1000}), airflow.url)
-            person.log_in(airflow.username, airflow.password)
-            yield person
+            yield browser
         finally:
             browser.close()
 

@@ -337,7 +337,7 @@ def test_a_source_that_is_away_leaves_known_what_the_target_keeps() -> None:
     told = entry(source=silent, generation=3, partitions=[row], drills={"drills": []})
     page = one_flow(Look([told], 1.0), told, (), LINKS)
     assert re.search(r'num">5</td><td class="num">unknown</td><td class="num">unknown</td>', page)
-    assert "<td>east is away</td>" in page, "why the partition is unknown"
+    assert '<td class="text">east is away</td>' in page, "why the partition is unknown"
     assert "rehearses one" in page and "never audited" in page
     assert "not known: east is away" in page, "topics that are left out"
     gone = entry(generation=3, target={**silent, "alias": "west"})
@@ -372,7 +372,7 @@ def test_each_fault_of_a_file_has_a_line() -> None:
 def test_a_name_of_any_length_makes_no_larger_page() -> None:
     """Of a group, and of whatever a message repeats."""
     long = "g" * 20_000
-    group = {
+    group: dict[str, Any] = {
         "group": long, "standing": "behind", "code": None, "reason": long, "resolve": f"`onceover x {long}`",
         "partitions": 0, "counts": {}, "lag": 2, "behind_offsets": 7, "positions": [],
     }  # fmt: skip
@@ -451,8 +451,8 @@ def test_each_partition_says_which_lane_copies_it() -> None:
     """One that is not taken in has none."""
     told = entry(partitions=[partition(0, lane=7), partition(1, "not_enrolled", 3, lane=None)])
     page = one_flow(Look([told], 1.0), told, (), LINKS)
-    assert re.search(r'<td class="num">7</td><td>caught up</td>', page)
-    assert re.search(r'<td class="num">-</td><td>not enrolled</td>', page)
+    assert re.search(r'<td class="num">7</td><td class="word">caught up</td>', page)
+    assert re.search(r'<td class="num">-</td><td class="word">not enrolled</td>', page)
 
 
 @pytest.mark.parametrize("name", ["a b", "<b>", "x" * 250, "..%2f", "ö"])
