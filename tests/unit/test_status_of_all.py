@@ -129,5 +129,5 @@ def test_the_page_hears_of_data_docs_that_lie_beside_the_report(
     (report.parent / "data_docs").mkdir(parents=True)
     (report.parent / "data_docs" / "index.html").touch()
     assert seen() == "data_docs/index.html"
-    told["audit"] = None  # type: ignore[assignment]
+    told["audit"] = None
     assert seen() is None

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from onceover.model import TopicPartition
 
-# Between backticks; what `command` has quoted for a shell may hold some itself.
-_BACKTICKS: Final = re.compile(r"`((?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
-_PROGRAM: Final = re.compile(r"(onceover|make|kafka-[a-z-]+\.sh) ")
+# Between backticks, from the program's name on: a backtick before it may be of somebody's name. What `command`
+# has quoted for a shell may hold some itself.
+_QUOTED: Final = re.compile(r"`((?:onceover|make|kafka-[a-z-]+\.sh) (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
 _HOW = "prints the plan, `--apply` does it"
 
 
@@ -32,7 +32,7 @@ def split_advice(text: str) -> list[AdvicePart]:
     words to a shell: whoever pastes it has no more run than that. Everything else stays as it was written.
     """
     parts, done = [], 0
-    for found in _BACKTICKS.finditer(text):
+    for found in _QUOTED.finditer(text):
         if _is_command(found[1]):
             parts += [AdvicePart(text[done : found.start()], False), AdvicePart(found[1], True)]
             done = found.end()
@@ -41,7 +41,7 @@ def split_advice(text: str) -> list[AdvicePart]:
 
 def _is_command(text: str) -> bool:
     try:
-        return bool(_PROGRAM.match(text)) and shlex.join(shlex.split(text)) == text
+        return shlex.join(shlex.split(text)) == text
     except ValueError:
         return False
 

@@ -26,6 +26,8 @@ def commands(text: str) -> list[str]:
         ("`onceover status $(rm -rf /)`", []),
         ("`onceover status x > /etc/passwd`", []),
         ("`rm -rf /`", []),
+        ("who writes to a`, then `onceover stop x` again", ["onceover stop x"]),
+        ("of ` and ', `onceover stop x`", ["onceover stop x"]),
         ("`onceover status it's`", []),
     ],
 )
