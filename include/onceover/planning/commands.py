@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from onceover.model import TopicPartition
 
-# Between backticks, from the program's name on: a backtick before it may be of somebody's name. What `command`
+# Between backticks, from the program's name on: a backtick before it may be somebody's. What `command`
 # has quoted for a shell may hold some itself.
 _QUOTED: Final = re.compile(r"`((?:onceover|make|kafka-[a-z-]+\.sh) (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
 _HOW = "prints the plan, `--apply` does it"
