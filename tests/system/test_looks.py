@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Browser
 
 from onceover.board.page import Look, all_flows, one_flow
 from onceover.board.topicpage import one_topic
 from onceover.drills.page import drill_page
-from tests.system.person import a_browser
 from tests.unit.board.test_page import LINKS, entry, stopped
 from tests.unit.drills.test_rehearsal import outcome
 
 LONG = "n" * 249
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with a_browser() as browser:
-        yield browser
 
 
 def pages() -> dict[str, str]:
