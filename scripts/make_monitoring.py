@@ -226,7 +226,7 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
         (
             "Proof and drills",
             (
-                _lines("Age of what is verified", "s", (f"time() - {_all(m.VERIFIED)}", "{{flow}}")),
+                _lines("Age of what is proven of all", "s", (f"time() - {_all(m.UNPROVEN)}", "{{flow}}")),
                 _lines(
                     "How long clients waited in the last drill, and may",
                     "s",
@@ -247,7 +247,7 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
         (
             "The exporter",
             (
-                _lines("Age of what is shown", "s", (_all(m.LOOK_AGE), "{{flow}}")),
+                _lines("Age of what is shown", "s", (f"time() - {_all(m.LOOK_ENDED)}", "{{flow}}")),
                 _lines("How long a look takes", "s", (_all(m.LOOK_DURATION), "{{flow}}")),
             ),
         ),

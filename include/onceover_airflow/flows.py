@@ -7,7 +7,6 @@ run's first task tells what is wrong with it.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,13 @@ from typing import Final
 from onceover.config import values
 from onceover.config.flow.flowfile import SchedulesSpec
 from onceover.config.flow.load import find_flow_files, read_keys
+from onceover.config.flow.namesakes import clash_of
 from onceover.errors import UsageError
 from onceover_airflow.codes import AirflowCode
 
 log = logging.getLogger(__name__)
 
-CONTINUOUS: Final = "@continuous"
+CONTINUOUS: Final = values.CONTINUOUS
 CAUGHT_UP: Final = "caught-up"
 FOREVER: Final = "forever"
 
@@ -87,7 +87,6 @@ def build_scheduled(key: str, build: Callable[[ScheduledFlow], None]) -> None:
 
 
 def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator[ScheduledFlow]:
-    stems = Counter(path.stem for path in files)
     for path in files:
         try:
             schedule = _schedule_in(path, key, default)
@@ -98,10 +97,11 @@ def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator
             # Not the message nor the value: both may quote the file, which may hold a secret.
             _say_broken(path, type(error).__name__)
             continue
-        if stems[path.stem] == 1:
+        clash = clash_of(path, files)
+        if clash is None or not clash.is_refused:
             yield flow
         else:
-            _say_broken(path, "another file has the same name")
+            _say_broken(path, "another file has the same flow")
 
 
 def _schedule_in(path: Path, key: str, default: str | None) -> object:

@@ -14,13 +14,16 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml
 
+from onceover.config.codes import ConfigCode
+from onceover.config.flow.flowfile import Flow
 from onceover.errors import Retriable, UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.alerts import ALERTS
 from onceover.metrics.catalogue import ALL, MetricSpec
 from onceover.metrics.figures import Distribution, Figures
 from onceover.metrics.fromstatus import add_drills, flow_figures
-from onceover.operate.statusshape import broken_entry
+from onceover.operate.statusshape import broken_entry, with_fault
+from onceover.wiring.monitoring.expected import add_expected
 from tests.support.statusentries import partition_entry, running_entry
 
 PROJECT: Final = Path(__file__).parents[2]
@@ -38,23 +41,55 @@ class AlertCase(NamedTuple):
 
     Args:
         before: samples at the beginning; ``after`` from the tenth look on.
-        up: whether the exporter answers.
+        up: whether the exporter answers at the end; None where Prometheus does not ask it.
+        job: as Prometheus calls what it asks.
+        looks: whether it goes on looking, and the samples are not those of its tenth look for ever.
     """
 
     before: Figures
     after: Figures
-    up: bool = True
+    up: bool | None = True
+    job: str = "onceover"
+    looks: bool = True
 
 
-def told(**changes: Any) -> Figures:
+def flow_file(replicate: str | None = None, audit: str | None = "@daily") -> Flow:
+    return Flow.model_validate(
+        {
+            "flow": FLOW,
+            "source": {"alias": "east", "client": {"bootstrap.servers": "h:1"}},
+            "target": {"alias": "west", "client": {"bootstrap.servers": "h:2"}},
+            "topics": {"include": ["x"]},
+            "schedules": {"replicate": replicate, "audit": audit},
+            "path": Path("/x/orders.yaml"),
+            "sha256": "0",
+        }
+    )
+
+
+def told(file: Flow | None = None, /, **changes: Any) -> Figures:
     """Return the samples of a flow that runs, in order, with changes."""
-    figures = flow_figures(running_entry(**{"last_commit_ms": None, **changes}))
+    return seen(running_entry(**{"last_commit_ms": None, **changes}), file or flow_file())
+
+
+def seen(entry: Mapping[str, Any], file: Flow | None) -> Figures:
+    """Return the samples of a look.
+
+    Args:
+        file: as the flow file was when it was last in order.
+    """
+    figures = flow_figures(entry)
+    if file is not None:
+        add_expected(figures, entry, file, 0)
+    figures.put(m.EXPORTER_INFO, 1, "0.1")
     figures.put(m.LOOK_FRESH, 1, FLOW)
+    figures.put(m.LOOK_ENDED, 0, FLOW)
     return figures
 
 
-def run(state: str) -> dict[str, Any]:
-    return {"run": {**running_entry()["run"], "state": state}, "state": "stopped"}
+def run(state: str, ended: str | None = None) -> dict[str, Any]:
+    told = {**running_entry()["run"], "state": state, "ended": ended, "since_ms": 0}
+    return {"run": told, "state": "stopped"}
 
 
 def with_(*samples: tuple[MetricSpec, float], **changes: Any) -> Figures:
@@ -87,16 +122,35 @@ def aborted(count: int) -> Figures:
     return told(aborted={"0": count})
 
 
-def broken() -> Figures:
-    figures = flow_figures(broken_entry(FLOW, "/x", UsageError("unknown key")))
-    figures.put(m.LOOK_FRESH, 1, FLOW)
-    return figures
+def broken(code: str | None = None) -> Figures:
+    """Return the samples of a flow of which nothing is known, as its file was never seen in order."""
+    return seen(broken_entry(FLOW, "/x", UsageError("unknown key", code=code)), None)
+
+
+def beside(**changes: Any) -> Figures:
+    """Return the samples of a flow whose file was in order once, and is not any more."""
+    entry = running_entry(**{"last_commit_ms": None, **changes})
+    return seen(with_fault(entry, UsageError("unknown key")), flow_file())
 
 
 def stale() -> Figures:
     figures = Figures()
+    figures.put(m.EXPORTER_INFO, 1, "0.1")
     figures.put(m.LOOK_FRESH, 0, FLOW)
     return figures
+
+
+def proven(*ages_days: float | None, audit: str | None = "@daily") -> Figures:
+    """Return the samples of partitions that were proven so long ago; None: never, and enrolled as long ago as
+    the first.
+    """
+    first_ms = -int((ages_days[0] or 4) * _DAY_S * 1000)
+    watermarks = [None if days is None else {"at_ms": -int(days * _DAY_S * 1000)} for days in ages_days]
+    partitions = [
+        partition_entry(number, verified=verified, enrolled_ms=first_ms)
+        for number, verified in enumerate(watermarks)
+    ]
+    return told(flow_file(audit=audit), partitions=partitions)
 
 
 COPYING = [partition_entry(0, "copying", 5), partition_entry(1, open_offsets=9)]
@@ -111,7 +165,9 @@ LETTERS = [{"dead_letters": {"topic": "bad", "at_most": count}} for count in (2,
 CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "ExporterDown": lambda: AlertCase(told(), Figures(), up=False),
     "LookStale": lambda: AlertCase(told(), stale()),
+    "Unwatched": lambda: AlertCase(told(), stale()),
     "FlowFileBroken": lambda: AlertCase(told(), broken()),
+    "NoConnection": lambda: AlertCase(told(), broken(ConfigCode.NO_CONNECTION)),
     "DriverGone": lambda: AlertCase(told(), told(**run("gone"))),
     "RunFailed": lambda: AlertCase(told(), told(**run("failed"))),
     "PartitionStopped": lambda: AlertCase(told(), told(partitions=STOPPED)),
@@ -120,6 +176,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "SourceUnreachable": lambda: AlertCase(told(), told(**lost("source"))),
     "TargetUnreachable": lambda: AlertCase(told(), told(**lost("target"))),
     "LagTooOld": lambda: AlertCase(told(), told(**BEHIND)),
+    "ScheduleMissed": lambda: AlertCase(told(), told(flow_file("*/10 * * * *"), **run("ended", "done"))),
     "NotCommitting": lambda: AlertCase(told(), told(last_commit_ms=600_000, partitions=COPYING)),
     "AbortsOften": lambda: AlertCase(aborted(0), aborted(40)),
     "StartsFenced": lambda: AlertCase(told(fenced_starts=1), told(fenced_starts=4)),
@@ -127,7 +184,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "OpenTransaction": lambda: AlertCase(told(), told(partitions=OPEN)),
     "DeadLetters": lambda: AlertCase(told(**LETTERS[0]), told(**LETTERS[1])),
     "AuditFailed": lambda: AlertCase(told(), told(needs=[AUDIT_NEED], exit=1)),
-    "NotVerified": lambda: AlertCase(told(), with_((m.VERIFIED, -4 * _DAY_S))),
+    "NotVerified": lambda: AlertCase(told(), proven(4)),
     "DrillFailed": lambda: AlertCase(drilled(), drilled(result="FAIL")),
     "NotRehearsed": lambda: AlertCase(drilled(), drilled(ended_ms=-40_000 * _DAY_S)),
     "DrillHangs": lambda: AlertCase(told(), drilled(running=True)),
@@ -156,8 +213,10 @@ def promtool() -> str:
 
 def series(case: AlertCase, instance: str) -> list[dict[str, str]]:
     """Return all series of a case, by one exporter; one that is not there any more is not there."""
-    by = f'job="onceover",instance="{instance}"'
-    found = [{"series": f"up{{{by}}}", "values": f"1x{_BEFORE} {int(case.up)}x{_AFTER}"}]
+    by = f'job="{case.job}",instance="{instance}"'
+    found = []
+    if case.up is not None:
+        found.append({"series": f"up{{{by}}}", "values": f"1x{_BEFORE} {int(case.up)}x{_AFTER}"})
     for spec in ALL:
         before, after = case.before.samples(spec), case.after.samples(spec)
         for labels in {**before, **after}:
@@ -165,6 +224,9 @@ def series(case: AlertCase, instance: str) -> list[dict[str, str]]:
             values = (
                 f"{_value(before.get(labels), _BEFORE)} {_later(spec, before.get(labels), after.get(labels))}"
             )
+            if spec is m.LOOK_ENDED and labels in before:
+                # The first number is one sample more than those that are counted behind it.
+                values = f"0+60x{_BEFORE} {60 * (_BEFORE + 1)}+{60 * case.looks}x{_AFTER}"
             found.append({"series": f"{spec.name}{{{by},{named}}}", "values": values})
     return found
 
@@ -219,24 +281,116 @@ def test_each_alert_fires_for_its_reason(tmp_path: Path) -> None:
     assert said.returncode == 0, said.stdout + said.stderr
 
 
-def test_a_flow_that_has_ended_is_no_reason_to_wake_anybody(tmp_path: Path) -> None:
-    """Also with a lag, and with topics that its next run would take in."""
-    ended = told(**run("ended"), **BEHIND, partitions=OUTSIDE)
-    said = judge(tmp_path, [firing(None, AlertCase(ended, ended), "75m")])
-    assert said.returncode == 0, said.stdout + said.stderr
-
-
-def test_what_is_not_copied_has_alerts_of_its_own(tmp_path: Path) -> None:
-    """A quiet flow with a stopped partition, and one that is not taken in, is asked for no commits."""
-    quiet = told(last_commit_ms=1, lag_offsets=8, partitions=[*STOPPED, *OUTSIDE[1:]])
-    names = ("PartitionStopped", "TopicNotCopied")
+def assert_fires(tmp_path: Path, case: AlertCase, *names: str) -> None:
+    """These alerts fire in the end, and no others."""
     fires = {
         "expr": 'sum by (alertname) (ALERTS{alertstate="firing"})',
         "eval_time": "75m",
         "exp_samples": [{"labels": f'{{alertname="Onceover{name}"}}', "value": 1} for name in names],
     }
-    said = judge(tmp_path, [{**firing(None, AlertCase(quiet, quiet), "75m"), "promql_expr_test": [fires]}])
+    said = judge(tmp_path, [{**firing(None, case, "75m"), "promql_expr_test": [fires]}])
     assert said.returncode == 0, said.stdout + said.stderr
+
+
+@pytest.mark.parametrize("ended", ["done", "asked"])
+@pytest.mark.parametrize("schedule", [None, "@once", "@daily"])
+def test_a_flow_that_has_ended_is_no_reason_to_wake_anybody(
+    tmp_path: Path, ended: str, schedule: str | None
+) -> None:
+    """Also with a lag, and with topics that its next run would take in."""
+    over = told(flow_file(schedule), **run("ended", ended), **BEHIND, partitions=OUTSIDE)
+    assert_fires(tmp_path, AlertCase(over, over))
+
+
+def test_a_scheduled_flow_whose_runs_do_not_come_is_missed(tmp_path: Path) -> None:
+    """Its DAG is paused, or the scheduler is dead: nobody ended it, so what it lacks counts."""
+    behind = {**BEHIND, "oldest_missing_s": 2 * 3600.0}
+    over = told(flow_file("*/30 * * * *"), **run("ended", "done"), **behind, partitions=OUTSIDE)
+    assert_fires(tmp_path, AlertCase(over, over), "LagTooOld", "ScheduleMissed", "TopicNotCopied")
+
+
+def test_a_scheduled_flow_that_somebody_stopped_is_for_the_next_morning(tmp_path: Path) -> None:
+    """Whoever stopped it knows that it lags; whether it should have begun again, nobody else asks."""
+    behind = {**BEHIND, "oldest_missing_s": 30 * 86_400.0}
+    for schedule in ("*/30 * * * *", "@continuous"):
+        over = told(flow_file(schedule), **run("ended", "asked"), **behind)
+        assert_fires(tmp_path, AlertCase(over, over), "ScheduleMissed")
+
+
+def test_a_run_that_catches_up_with_what_came_since_the_last_one_is_in_time(tmp_path: Path) -> None:
+    """Of a copy that is made once a day, what is missing is a day old when it begins."""
+    catches_up = told(flow_file("@daily"), lag_offsets=5, oldest_missing_s=30 * 3600.0)
+    assert_fires(tmp_path, AlertCase(catches_up, catches_up))
+
+
+@pytest.mark.parametrize(
+    ("samples", "fires"),
+    [
+        (proven(4, 0), True),
+        # A topic that was taken in since takes nothing from the age of the others.
+        (proven(4, None), True),
+        (proven(None, 0), True),
+        (proven(1, None), False),
+        # Each audit was unable to prove anything; or there never was one, though they are asked for.
+        (proven(None, None), True),
+        (proven(None, None, audit=None), False),
+        (proven(4, None, audit=None), True),
+        # Three audits of a week.
+        (proven(20, audit="@weekly"), False),
+        (proven(22, audit="@weekly"), True),
+    ],
+)
+def test_what_is_not_proven_is_told_until_it_is(tmp_path: Path, samples: Figures, fires: bool) -> None:
+    """Whether or not anything ever was."""
+    assert_fires(tmp_path, AlertCase(samples, samples), *["NotVerified"] * fires)
+
+
+def test_a_typo_in_the_file_of_a_running_flow_ends_no_page(tmp_path: Path) -> None:
+    """What waits for a person waits on, and the typo is told beside it."""
+    case = AlertCase(told(), beside(partitions=STOPPED, **BEHIND))
+    assert_fires(tmp_path, case, "FlowFileBroken", "LagTooOld", "PartitionStopped")
+
+
+def test_a_flow_that_nobody_sees_any_more_is_paged_for_where_it_was_wanted(tmp_path: Path) -> None:
+    """The exporter was started anew over a broken file; or a look hangs. One that had ended wakes nobody."""
+    ended = told(**run("ended", "asked"))
+    dark = told(**run("unknown"))
+    for case, names in (
+        (AlertCase(told(), broken()), ("FlowFileBroken", "Unwatched")),
+        (AlertCase(ended, broken()), ("FlowFileBroken",)),
+        (AlertCase(told(), broken(ConfigCode.NO_CONNECTION)), ("NoConnection", "Unwatched")),
+        (AlertCase(told(), stale()), ("LookStale", "Unwatched")),
+        (AlertCase(ended, stale()), ("LookStale",)),
+        (AlertCase(told(), told(**run("unknown"), **lost("target"))), ("TargetUnreachable",)),
+        # The target answers, and what it says of the flow cannot be read.
+        (AlertCase(told(), dark), ("Unwatched",)),
+        (AlertCase(dark, dark), ()),
+    ):
+        assert_fires(tmp_path, case, *names)
+
+
+def test_a_file_that_is_written_now_and_then_fits_the_alerts(tmp_path: Path) -> None:
+    """As node_exporter tells it, whose job has another name. Commits are as old as they were at the look; and
+    what is told for ever is noticed: nobody looks any more.
+    """
+    well = told(last_commit_ms=1)
+    assert_fires(tmp_path, AlertCase(well, well, job="node"))
+    copying = told(last_commit_ms=590_000, partitions=COPYING[:1])
+    dead = AlertCase(copying, copying, job="node", looks=False)
+    assert_fires(tmp_path, dead, "LookStale", "Unwatched")
+    assert_fires(tmp_path, AlertCase(told(), told(partitions=STOPPED), job="node"), "PartitionStopped")
+
+
+def test_samples_that_a_collector_hands_on_fit_the_alerts(tmp_path: Path) -> None:
+    """Prometheus asks nobody then, so nobody is up or down: what comes no more is missed."""
+    assert_fires(tmp_path, AlertCase(told(), told(), up=None))
+    assert_fires(tmp_path, AlertCase(told(), Figures(), up=None), "ExporterDown")
+
+
+def test_what_is_not_copied_has_alerts_of_its_own(tmp_path: Path) -> None:
+    """A quiet flow with a stopped partition, and one that is not taken in, is asked for no commits."""
+    quiet = told(last_commit_ms=1, lag_offsets=8, partitions=[*STOPPED, *OUTSIDE[1:]])
+    assert_fires(tmp_path, AlertCase(quiet, quiet), "PartitionStopped", "TopicNotCopied")
 
 
 def test_what_was_lost_once_pages_no_longer_than_it_is_news(tmp_path: Path) -> None:

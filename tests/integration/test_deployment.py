@@ -9,7 +9,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +64,8 @@ def test_airflow_is_prepared_and_no_secret_is_shown(
     with sqlite3.connect(database) as connection:
         slots = dict(connection.execute("SELECT pool, slots FROM slot_pool").fetchall())
     connection.close()
-    assert slots[settings["ONCEOVER_COPY_POOL"]] == int(settings["ONCEOVER_COPY_SLOTS"])
+    for kind in ("COPY", "AUDIT"):
+        assert slots[settings[f"ONCEOVER_{kind}_POOL"]] == int(settings[f"ONCEOVER_{kind}_SLOTS"])
     for key in ("USERS", "PASSWORDS_FILE"):
         name = f"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_{key}"
         monkeypatch.setenv(name, settings[name])
@@ -70,7 +74,8 @@ def test_airflow_is_prepared_and_no_secret_is_shown(
     manager().init()
     shown = log.read_text() + "".join(capsys.readouterr())
     # SQLite's address has no password; of another one Airflow shows stars.
-    hidden = [path for path in containers.secrets.iterdir() if path.name != "airflow_database"]
+    files = [path for path in containers.secrets.iterdir() if path.is_file()]
+    hidden = [path for path in files if path.name != "airflow_database"]
     secrets = [path.read_text() for path in hidden]
     (password,) = json.loads(passwords.read_text()).values()
     assert [secret for secret in (*secrets, password) if secret in shown] == []
@@ -117,7 +122,7 @@ def test_sparks_master_and_worker_meet_and_the_worker_works_on_its_volume(
     assert ended == [128 + signal.SIGTERM] * 2
 
 
-def test_the_metrics_are_told_without_a_place_to_write(
+def test_the_metrics_are_told(
     tmp_path: Path, source_cluster: SharedCluster, target_cluster: SharedCluster
 ) -> None:
     """The demo's flow, as Prometheus scrapes it and as the health check asks."""
@@ -184,37 +189,135 @@ else:
 """
 
 
-def tree(tmp_path: Path, task: str, patience_s: float) -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-    """Start such a scheduler by the script; return it, and all processes of the tree once they are there."""
-    command = [sys.executable, str(TASKS_FIRST), str(patience_s), sys.executable, "-c", _TREE]
+# What Airflow's API server says of the database and the scheduler.
+SILENT = ("healthy", "unhealthy")
+ALIVE = ("healthy", "healthy")
+AWAY = ("unhealthy", "unhealthy")
+
+
+class Health:
+    """Airflow's API server, as far as it says how Airflow is: one thing after the other, the last one on."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = [SILENT]
+        self.answers = 0
+        health = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(health.answer())
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}/"
+
+    def answer(self) -> bytes:
+        """Return the next answer."""
+        self.answers += 1
+        database, scheduler = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        said = {"metadatabase": {"status": database}, "scheduler": {"status": scheduler}}
+        return json.dumps(said).encode()
+
+
+@pytest.fixture
+def health() -> Iterator[Health]:
+    """An API server that says what the test has it say: at first that no scheduler runs."""
+    health = Health()
+    thread = threading.Thread(target=health.server.serve_forever)
+    thread.start()
+    yield health
+    health.server.shutdown()
+    thread.join()
+    health.server.server_close()
+
+
+def begin(
+    tmp_path: Path, health: Health, task: str, patience_s: float, silence_s: float = 300.0
+) -> subprocess.Popen[str]:
+    """Start such a scheduler by the script."""
+    options = [str(patience_s), str(silence_s), health.address]
+    command = [sys.executable, str(TASKS_FIRST), *options, sys.executable, "-c", _TREE]
     env = {**os.environ, "TREE": _TREE, "TASK": task}
-    stopper = subprocess.Popen([*command, "scheduler", str(tmp_path)], env=env, text=True)
+    return subprocess.Popen([*command, "scheduler", str(tmp_path)], env=env, text=True)
+
+
+def standing(tmp_path: Path, task: str) -> list[psutil.Process]:
+    """Return all processes of the tree once they are there."""
     parts = ["scheduler", "worker", task, *(["driver"] if task == "task" else [])]
     wait_until(lambda: all((tmp_path / part).exists() for part in parts), START_S, "the tree stands")
     pids = [wait_until((tmp_path / part).read_text, START_S, part) for part in parts]
-    return stopper, [psutil.Process(int(pid)) for pid in pids]
+    return [psutil.Process(int(pid)) for pid in pids]
 
 
-def test_a_stop_lets_a_driver_finish_that_outlives_its_task(tmp_path: Path) -> None:
+def test_a_stop_lets_a_driver_finish_that_outlives_its_task(tmp_path: Path, health: Health) -> None:
     """One signal to one process, as an engine sends it: nothing is killed, and nothing is left."""
-    stopper, processes = tree(tmp_path, "task", 60.0)
+    stopper = begin(tmp_path, health, "task", 60.0)
+    processes = standing(tmp_path, "task")
     stopper.terminate()
     assert stopper.wait(START_S) == 0
     assert (tmp_path / "committed").exists()
     assert [each for each in processes if each.is_running()] == []
 
 
-def test_a_task_that_does_not_end_is_killed_in_time(tmp_path: Path) -> None:
+def test_a_task_that_does_not_end_is_killed_in_time(tmp_path: Path, health: Health) -> None:
     """Before the engine kills all at once, without a word in the log."""
-    stopper, processes = tree(tmp_path, "stubborn", 0.5)
+    stopper = begin(tmp_path, health, "stubborn", 0.5)
+    processes = standing(tmp_path, "stubborn")
     stopper.terminate()
     assert stopper.wait(START_S) == 128 + signal.SIGKILL
     assert [each for each in processes if each.is_running()] == []
 
 
-def test_a_scheduler_that_ends_by_itself_takes_its_tasks_along(tmp_path: Path) -> None:
+def test_a_scheduler_that_ends_by_itself_takes_its_tasks_along(tmp_path: Path, health: Health) -> None:
     """They are tried again by the next one; nobody would watch them until then."""
-    stopper, processes = tree(tmp_path, "stubborn", 60.0)
+    stopper = begin(tmp_path, health, "stubborn", 60.0)
+    processes = standing(tmp_path, "stubborn")
     processes[0].kill()
     assert stopper.wait(START_S) == 128 + signal.SIGKILL
     assert [each for each in processes if each.is_running()] == []
+
+
+def test_a_scheduler_that_schedules_no_more_is_ended_once_its_database_is_there(
+    tmp_path: Path, health: Health
+) -> None:
+    """As Airflow's is when its loop has ended: it waits for copies that have no end, and looks alive.
+
+    While the database is away nobody knows, and copies are left alone.
+    """
+    health.said = [SILENT, AWAY]
+    stopper = begin(tmp_path, health, "task", 60.0, silence_s=0.4)
+    processes = standing(tmp_path, "task")
+    asked = health.answers
+    # Far longer than it waits for a sign of life.
+    wait_until(lambda: health.answers >= asked + 20, START_S, "it has asked")
+    assert stopper.poll() is None
+    health.said = [SILENT]
+    assert stopper.wait(START_S) == 0
+    assert (tmp_path / "committed").exists()
+    assert [each for each in processes if each.is_running()] == []
+
+
+def test_a_scheduler_begins_when_the_one_that_was_killed_is_forgotten(tmp_path: Path, health: Health) -> None:
+    """Airflow's looks once at its start for what another one ran, and leaves a living one's tasks alone."""
+    health.said = [ALIVE]
+    stopper = begin(tmp_path, health, "task", 60.0)
+    wait_until(lambda: health.answers >= 2, START_S, "it has asked")
+    assert not (tmp_path / "scheduler").exists()
+    health.said = [SILENT]
+    standing(tmp_path, "task")
+    stopper.terminate()
+    assert stopper.wait(START_S) == 0
+
+
+def test_a_stop_ends_what_has_not_begun(tmp_path: Path, health: Health) -> None:
+    """At once, and without a scheduler."""
+    health.said = [AWAY]
+    stopper = begin(tmp_path, health, "task", 60.0)
+    wait_until(lambda: health.answers >= 1, START_S, "it has asked")
+    stopper.terminate()
+    assert stopper.wait(START_S) == 0
+    assert not (tmp_path / "scheduler").exists()

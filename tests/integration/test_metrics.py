@@ -21,6 +21,7 @@ from onceover.metrics.figures import exposition
 from onceover.metrics.serve import serving
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.monitoring.exporter import FlowMonitor, MonitorSettings
+from tests.support.groups import commit
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
 
@@ -86,6 +87,42 @@ def test_a_start_that_fences_a_run_and_a_transaction_that_fails_are_counted(
     assert now["flow_fenced_starts_total"] == now["flow_restarts_total"] == 1
     assert sum(v for name, v in now.items() if name.startswith("lane_transactions_aborted_total")) == 1
     assert now["flow_lag_offsets"] == 0
+
+
+def test_a_typo_in_its_file_hides_nothing_of_a_flow(replica: Replica) -> None:
+    """Groups and drills are read as the file was, too; all is as before when it is in order again."""
+    topic = replica.topic("typo", 1)
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    path, now_s = replica.flow.path, [0.0]
+    monitor, text = FlowMonitor(path, SETTINGS, lambda: now_s[0]), path.read_text()
+    before = look(monitor)
+    assert before["flow_file_valid"] == 1
+    assert before["flow_partitions caught_up"] == 1
+    now_s[0] = 100.0
+    path.write_text(f"{text}tpics: 1\n")
+    now = look(monitor)
+    assert (now["flow_file_valid"], now["flow_status_exit"]) == (0, 2)
+    assert now.keys() - {"flow_needs bad_config 2"} == before.keys()
+    assert {name for name in now if name.startswith("flow_groups")}
+    path.write_text(text)
+    assert look(monitor)["flow_file_valid"] == 1
+
+
+def test_groups_are_not_known_without_a_place_to_write_and_that_is_said(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everything else is told all the same."""
+    topic = replica.topic("homeless", 1)
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    commit(replica.source_client, f"{replica.name}-readers", topic, {0: 3})
+    # Nobody makes a directory there, root neither.
+    monkeypatch.setenv("ONCEOVER_HOME", "/proc/onceover")
+    now = look(FlowMonitor(replica.flow.path, SETTINGS))
+    assert now["flow_partitions caught_up"] == 1
+    assert not [name for name in now if name.startswith("flow_groups")]
+    assert "the index of the offset map of" in caplog.text
 
 
 def asked(port: int, path: str = "/metrics", method: str = "GET") -> tuple[int, bytes]:

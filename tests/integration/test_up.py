@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +17,7 @@ from onceover.config.flow.load import load_flow
 from onceover_lab.demo.feeding import FIRST_RECORDS, GROUP
 from onceover_lab.demo.flights import TOPICS
 from onceover_lab.demo.machine import MachineStatus
+from onceover_lab.embed.airflow import State, marked
 from onceover_lab.embed.ports import PortReservation
 from tests.support.firstflow import walk
 from tests.support.newcomer import PROGRAM, PROJECT, TIMEOUT_S, Machine
@@ -142,7 +142,7 @@ def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Mac
     assert feed is not None
     assert feed.state == "stopped"
 
-    interrupted = interrupt_up(machine)
+    interrupted = interrupt_up(machine, lambda: own_processes(machine.home))
     again = machine.up()
 
     assert "make down" in interrupted
@@ -150,25 +150,40 @@ def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Mac
     assert "flights.jfk" in machine.east.list_topics(timeout=30).topics
 
 
-def interrupt_up(machine: Machine) -> str:
-    """Type `clusters up`, press Ctrl-C when a broker is starting, and return what is on the screen."""
-    terminal, inner = os.openpty()
+def test_ctrl_c_while_airflow_starts_says_what_runs_on_and_leaves_nothing_of_airflow(
+    machine: Machine,
+) -> None:
+    """The clusters and Connect were up before, or are up by now: both are kept."""
+    machine.up()
+    home = machine.home / "airflow"
+
+    said = interrupt_up(machine, lambda: marked(State.read(home).mark), "--airflow")
+
+    assert re.search(r"^east +up, .*\nwest +up, .*\nconnect +up, .*\nairflow +down$", said, re.MULTILINE), (
+        said
+    )
+    assert "make down" in said
+    assert marked(State.read(home).mark) == []
+    assert all(cluster["alive"] for cluster in machine.status().clusters.values())
+
+
+def interrupt_up(machine: Machine, begun: Callable[[], object], *options: str) -> str:
+    """Type `clusters up`, without a terminal, press Ctrl-C when it has ``begun``, and return what it says."""
     with subprocess.Popen(
-        [str(PROGRAM), "clusters", "up"],
+        [str(PROGRAM), "clusters", "up", *options],
         cwd=PROJECT,
         env=machine.environ,
         stdin=subprocess.DEVNULL,
-        stdout=inner,
-        stderr=inner,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         start_new_session=True,
     ) as up:
-        os.close(inner)
-        wait_until(lambda: own_processes(machine.home), TIMEOUT_S, "a broker starts")
+        wait_until(begun, TIMEOUT_S, "a part starts")
         up.send_signal(signal.SIGINT)
-        assert up.wait(TIMEOUT_S) == 130
-    screen = os.read(terminal, 100_000).decode()
-    os.close(terminal)
-    return screen
+        said, _ = up.communicate(timeout=TIMEOUT_S)
+    assert up.returncode == 130, said
+    return said
 
 
 def ports_of(status: MachineStatus) -> list[int]:

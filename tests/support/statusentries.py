@@ -22,6 +22,7 @@ def partition_entry(
     told = {
         "topic": "orders", "partition": number, "lane": 0, "state": state, "stop": None, "open_offsets": 0,
         "position": 5, "lso": 5, "lag_offsets": lag, "oldest_missing_s": 0.0 if lag == 0 else 7.0,
+        "verified": None, "enrolled_ms": NOW_MS,
     }  # fmt: skip
     return {**told, **changes}
 

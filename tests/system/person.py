@@ -98,11 +98,15 @@ class Person:
 
     def form(self, dag_id: str) -> Form:
         """Press *Trigger* on the page of a DAG."""
-        page = self.open(f"/dags/{dag_id}")
+        return Form(self._page, self.dialog(dag_id))
+
+    def dialog(self, dag_id: str | None = None) -> Locator:
+        """Press *Trigger* on the page of a DAG, the open one where none is named; return what opens."""
+        page = self._page if dag_id is None else self.open(f"/dags/{dag_id}")
         page.get_by_role("button", name="Trigger").first.click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_text("Run Parameters").wait_for()
-        return Form(page, dialog)
+        return dialog
 
     def rest(self) -> None:
         """Look away: Airflow's pages ask for news all the time, which costs a quarter of a core."""

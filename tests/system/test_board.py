@@ -85,10 +85,13 @@ def test_a_person_finds_every_flow_and_what_is_the_matter_with_it(
     inside.get_by_role("link", name=f"{TOPIC}:0").click()
     inside.get_by_role("heading", name=TOPIC).wait_for()
     assert "offsets behind" in inside.locator("body").inner_text(), "why that topic is as it is"
-    inside.get_by_role("link", name="all flows").click()
+    inside.get_by_role("link", name=FLOW, exact=True).first.click()
+    inside.get_by_role("heading", name=FLOW).wait_for()
     inside.get_by_role("link", name="Audit", exact=True).click()
-    page.wait_for_url(lambda url: "/dags/audit" in url)
-    page.get_by_role("button", name="Trigger").first.wait_for()
+    page.wait_for_url(lambda url: url.endswith("/dags/audit"))
+    dialog = person.dialog()
+    assert FLOW in dialog.inner_text(), "the form has the flow that one comes from"
+    assert FLOW not in person.dialog("sync_topics").inner_text(), "and no other form has"
     person.rest()
 
 

@@ -312,7 +312,7 @@ def test_audits_are_by_hand_and_scheduled_and_reported_in_any_case(dags: dict[st
         assert dag.get_task("audit").has_retry_policy
         assert dag.doc_md
     assert (dags["audit"].schedule, dags["audit_nightly"].schedule) == (None, spread("@daily", "nightly"))
-    assert [dags[name].max_active_runs for name in ("audit", "audit_nightly")] == [16, 1]
+    assert [dags[name].max_active_runs for name in ("audit", "audit_nightly")] == [64, 1]
     assert dags["audit_nightly"].params.dump() == {
         "flow": "nightly",
         "topics": None,

@@ -36,8 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(folder: Path, name: str, source: str = "127.0.0.1:1") -> None:
-    (folder / f"{name}.yaml").write_text(_FLOW.format(name=name, source=source))
+def write(folder: Path, name: str, source: str = "127.0.0.1:1", flow: str | None = None) -> None:
+    (folder / f"{name}.yaml").write_text(_FLOW.format(name=flow or name, source=source))
 
 
 def status(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -94,6 +94,23 @@ def test_what_nobody_foresaw_in_one_flow_hides_no_other(
     if not isinstance(fault, OnceoverError):
         code, entries = status(capsys, "odd")
         assert (code, list(entries)) == (exit_code, ["odd"])
+
+
+def test_two_files_for_one_flow_are_said_beside_both(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The copy is not looked at; the flow's own entry is whole, and says that there is another file."""
+    write(folder, "good-old", flow="good")
+    code, entries = status(capsys)
+    assert code == 2
+    assert {name: entry["exit"] for name, entry in entries.items()} == {"good": 2, "good-old": 2}
+    assert entries["good-old"]["error"]["message"].count("is good, as in good.yaml")
+    assert entries["good"]["error"] is None
+    assert entries["good"]["source"]["error"]["exit"] == 5
+    assert "is good, as in good-old.yaml" in entries["good"]["fault"]["message"]
+    assert [need["code"] for need in entries["good"]["needs"]].count("bad_config") == 1
+    code, entries = status(capsys, "good")
+    assert "good-old.yaml" in entries["good"]["fault"]["message"]
 
 
 def test_bug_about_one_side_hides_nothing_of_the_other(

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from onceover.cli.terminal.statustext import describe, headline, lag_text, progress_line
+from onceover.config.codes import ConfigCode
+from onceover.config.faults import BadConfig, Fault
 from onceover.errors import Retriable, UsageError, unexpected
 from onceover.operate.statusread import FlowFacts
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape, worst
 
 NOW_MS = 1_700_000_000_000.0
+NO_CONNECTION = ConfigCode.NO_CONNECTION
 
 
 def lag(**changes: Any) -> dict[str, Any]:
@@ -45,6 +48,18 @@ def test_lag_is_told_with_what_it_is_made_of() -> None:
     )
     assert lag_text(lag(total=None, known_offsets=5, unknown_partitions=1)) == "lag at least 5 offsets"
     assert lag_text(lag(total=None, unknown_partitions=1)) == "lag unknown"
+
+
+def test_a_connection_that_is_not_given_is_not_called_a_broken_file() -> None:
+    """Each side's has a line of its own, with the variable that it is looked for in."""
+    fix = "export AIRFLOW_CONN_A"
+    error = BadConfig([Fault("f.yaml", side, "is not set", fix, code=NO_CONNECTION) for side in "ab"])
+    lines = describe(broken_entry("orders", "/x/f.yaml", error)).splitlines()
+    assert lines[:3] == [
+        "orders, NEEDS A PERSON: its Airflow Connections are not given to this process",
+        f"  ! NO_CONNECTION: f.yaml: a: is not set; {fix}",
+        f"    f.yaml: b: is not set; {fix}",
+    ]
 
 
 def test_silent_source_is_no_calm_text() -> None:

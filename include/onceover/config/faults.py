@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.config.codes import ConfigCode
+from onceover.config.codes import BY_LINE, ConfigCode
 from onceover.errors import UsageError
 from onceover.shown import visible
 
@@ -37,6 +37,7 @@ class Fault:
         problem: what is wrong.
         fix: what to do about it.
         line: line of the key in the file, counted from 1.
+        code: what kind of fault it is.
     """
 
     where: str
@@ -44,6 +45,7 @@ class Fault:
     problem: str
     fix: str
     line: int | None = None
+    code: ConfigCode = ConfigCode.BAD_CONFIG
 
     def __str__(self) -> str:
         place = self.where if self.line is None else f"{self.where}:{self.line}"
@@ -64,14 +66,18 @@ class Fault:
 
 
 class BadConfig(UsageError):
-    """All faults of a configuration at once; its text has one line for each. Exit code 2."""
+    """All faults of a configuration at once; its text has one line for each. Exit code 2.
+
+    Its code is that of its faults, where they have one in common.
+    """
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
         first = self.faults[0]
+        alike = len({fault.code for fault in self.faults}) == 1
         super().__init__(
             "\n".join(str(fault) for fault in self.faults),
-            code=ConfigCode.BAD_CONFIG,
+            code=first.code if alike else ConfigCode.BAD_CONFIG,
             where=first.where,
             resolve=first.fix if len(self.faults) == 1 else "correct every line of the message",
         )
@@ -93,7 +99,7 @@ def message_lines(code: str, message: str) -> list[str]:
 
     Elsewhere a line more is somebody's name.
     """
-    return message.split("\n") if code == ConfigCode.BAD_CONFIG else [message]
+    return message.split("\n") if code in BY_LINE else [message]
 
 
 def shown_key(key: str) -> str:

@@ -53,13 +53,14 @@ class ConfigKind:
         Raises:
             UsageError: the directory cannot be read.
         """
-        named = []
         for path in self._files(environ):
-            if values.NAME.fullmatch(path.stem):
-                named.append(path)
-            elif not path.name.startswith("."):
+            if not values.NAME.fullmatch(path.stem) and not path.name.startswith("."):
                 log.warning("left out: %s: its name is to be %s", ascii(path.name), values.NAME_RULE)
-        return named
+        return self.named(environ)
+
+    def named(self, environ: Mapping[str, str]) -> list[Path]:
+        """Do the same, and say nothing of what is left out."""
+        return [path for path in self._files(environ) if values.NAME.fullmatch(path.stem)]
 
     def _files(self, environ: Mapping[str, str]) -> list[Path]:
         folder = self.directory(environ)
@@ -80,7 +81,7 @@ class ConfigKind:
         """
         if isinstance(ref, Path) or os.sep in ref or ref.endswith(_SUFFIXES):
             return Path(ref).absolute()
-        found = [path for path in self._files(environ) if values.NAME.fullmatch(path.stem)]
+        found = self.named(environ)
         files = {path.stem: path for path in found}
         if ref in files:
             self._check_only(ref, [path.name for path in found if path.stem == ref], files[ref])

@@ -9,7 +9,8 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from croniter import CroniterBadDateError, CroniterError, croniter
@@ -41,7 +42,9 @@ _MASTER: Final = re.compile(
 _PRESETS: Final = (
     "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",
 )  # fmt: skip
-_TIMELESS: Final = frozenset({"@once", "@continuous"})
+# The next run begins when the last one has ended.
+CONTINUOUS: Final = "@continuous"
+_TIMELESS: Final = frozenset({"@once", CONTINUOUS})
 # Each flow at a time of its own, made of its name: at midnight all audits of all flows would start together.
 _CRON_OF: Final = {
     "@hourly": "{minute} * * * *",
@@ -60,6 +63,12 @@ _LONGEST_SCHEDULE: Final = 100
 _DRAWN: Final = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 # One that has a 29 February among the next four years, which is the longest that a schedule can wait.
 _CRON_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+# Where the longest wait of a schedule is looked for: a month of nights and weekends, a year of months, and of
+# one that comes each minute two working days with the weekend behind them. Each takes half a millisecond.
+_ALL_WAITS: Final = timedelta(days=32)
+_FEWEST_TIMES: Final = 12
+_MOST_TIMES: Final = 3_000
 
 Parser = Callable[[Any], Any]
 
@@ -314,6 +323,23 @@ def next_time(schedule: str | None, flow: str, now: datetime) -> datetime | None
         return None
     found: datetime = croniter(spread(schedule, flow), now).get_next(datetime)
     return found
+
+
+@lru_cache(maxsize=256)
+def longest_wait(schedule: str | None) -> timedelta | None:
+    """Return the longest time between two starts that a schedule asks for; None as ``next_time`` does."""
+    # As long for one flow as for another.
+    before = next_time(schedule, "", _CRON_START)
+    if schedule is None or before is None:
+        return None
+    times = croniter(spread(schedule, ""), before)
+    longest, end = timedelta(), before + _ALL_WAITS
+    for number in range(_MOST_TIMES):
+        at = times.get_next(datetime)
+        longest, before = max(longest, at - before), at
+        if at > end and number >= _FEWEST_TIMES:
+            break
+    return longest
 
 
 def rpo(value: object) -> Rpo:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onceover.config.codes import ConfigCode
 from onceover.metrics import catalogue as m
 from onceover.metrics.catalogue import MetricSpec
 
@@ -17,6 +18,8 @@ RUNBOOK: Final = "docs/operations.md"
 PAGE: Final = "page"
 TICKET: Final = "ticket"
 _JOB: Final = "onceover"
+# Not there where samples come by a file, or by a collector: then nobody is asked who could be down.
+_UP: Final = f'up{{job="{_JOB}"}}'
 
 
 @dataclass(frozen=True)
@@ -74,30 +77,50 @@ _FLOW: Final = "{{ $labels.flow }}"
 _STATUS: Final = f"onceover status {_FLOW}"
 # Of the same flow by the same exporter: there may be several of one flow, and none fires where two match.
 _SAME: Final = "on (job, instance, flow)"
-_WANTED: Final = f'{_SAME} {m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
+_ACTIVE: Final = f'{m.RUN_STATE.name}{{state=~"running|gone|failed|starting"}} == 1'
+_WANTED: Final = f"{_SAME} {m.WANTED.name} == 1"
+# Of samples that somebody else keeps, a file or a collector: none comes of a look any more.
+_OLD_LOOK: Final = f"time() - {m.LOOK_ENDED.name} > 900"
+_UNKNOWN: Final = f'{m.RUN_STATE.name}{{state="unknown"}} == 1'
+# By whichever exporter: a pod has another name after it was started anew. A weekend, as far as that is known.
+_WAS_WANTED: Final = f"on (job, flow) last_over_time({m.WANTED.name}[3d:5m]) == 1"
 
 ALERTS: Final = (
     AlertRule(
         "ExporterDown",
-        f'absent(up{{job="{_JOB}"}}) or up{{job="{_JOB}"}} == 0',
+        f"{_UP} == 0 or absent({m.EXPORTER_INFO.name}) unless on () {_UP}",
         "2m",
         PAGE,
         "nobody watches the flows: onceover metrics does not answer",
         "onceover metrics",
         "The process that answers scrapes is gone or cannot be reached. Copies go on without it. Start it "
-        "again "
-        "where it ran; counters begin at 0, which Prometheus expects.",
+        "again where it ran; counters begin at 0, which Prometheus expects. Of samples that come by a "
+        "collector, or by a file of `--once`, none is left.",
     ),
     AlertRule(
         "LookStale",
-        f"{m.LOOK_FRESH.name} == 0",
+        f"{m.LOOK_FRESH.name} == 0 or {_OLD_LOOK}",
         "5m",
         TICKET,
         f"flow {_FLOW} cannot be looked at: everything that is known of it is too old",
         _STATUS,
         "The exporter lives, and a look at this flow does not come to its end: a resolver that hangs, or a "
-        "machine "
-        "without a moment to spare. The command says more; starting the exporter anew gives up what hangs.",
+        "machine without a moment to spare. The command says more; starting the exporter anew gives up what "
+        "hangs. Or whatever runs `onceover metrics --once` has not for a quarter of an hour: change the "
+        "number where it is to be seldom, or `--interval` is longer.",
+    ),
+    AlertRule(
+        "Unwatched",
+        f"max without (state) ({m.LOOK_FRESH.name} == 0 or {_OLD_LOOK} or {_UNKNOWN} "
+        f'unless {_SAME} {m.CLUSTER_UP.name}{{side="target"}} == 0) and {_WAS_WANTED}',
+        "5m",
+        PAGE,
+        f"nobody knows how flow {_FLOW} is, and it was to copy when that was known last",
+        _STATUS,
+        "Whatever was told of it before, such as a stopped partition, is told no longer, and may be so "
+        "still: OnceoverLookStale, OnceoverFlowFileBroken or OnceoverNoConnection says why. With none of "
+        "them, its state on the target cannot be read. It ends when the flow is seen again, and after three "
+        "days.",
     ),
     AlertRule(
         "FlowFileBroken",
@@ -106,9 +129,21 @@ ALERTS: Final = (
         TICKET,
         f"the flow file of {_FLOW}, or one of its clients, is not in order",
         f"onceover flow check {_FLOW}",
-        "A run that began before goes on with the file as it was; the next start would be refused. Two "
-        "files with "
-        "one name of a flow in them count as broken, too.",
+        "A run that began before goes on with the file as it was, and so does the exporter, where it has "
+        "seen it in order: all other alerts about the flow hold. The next start would be refused. Two files "
+        "for one flow ([flow-file.md](flow-file.md)) count as broken, too: the one that is called after it "
+        "is looked at.",
+    ),
+    AlertRule(
+        "NoConnection",
+        f'{m.NEEDS.name}{{code="{ConfigCode.NO_CONNECTION}"}} > 0',
+        "5m",
+        TICKET,
+        f"flow {_FLOW} cannot be looked at: the exporter is not given its Airflow Connection",
+        f"onceover flow check {_FLOW}",
+        "The file is in order. A Connection is given to what a DAG starts; the exporter is started by "
+        "somebody else, and finds it in its environment as `AIRFLOW_CONN_<ID>` "
+        "([metrics.md](metrics.md#flows-with-connections-of-airflow)).",
     ),
     AlertRule(
         "DriverGone",
@@ -157,13 +192,14 @@ ALERTS: Final = (
     ),
     AlertRule(
         "TopicNotCopied",
-        f'{m.PARTITIONS.name}{{state="not_enrolled"}} > 0 and {_WANTED}',
+        f'{m.PARTITIONS.name}{{state="not_enrolled"}} > 0 and {_SAME} ({_ACTIVE} '
+        f"or {m.OLDEST.name} > {_SAME} {m.LAG_LIMIT.name}) and {_WANTED}",
         "15m",
         TICKET,
         f"{{{{ $value }}}} partitions that flow {_FLOW} should copy are not copied at all",
         f"onceover topics plan {_FLOW}",
-        "New topics are taken in within the discovery interval. What is still outside after a quarter of "
-        "an hour was "
+        "New topics are taken in within the discovery interval, or by the next scheduled run. What is still "
+        "outside after a quarter of an hour, or behind that, was "
         "refused: [When a topic is not taken in](#when-a-topic-is-not-taken-in).",
     ),
     AlertRule(
@@ -189,20 +225,32 @@ ALERTS: Final = (
     ),
     AlertRule(
         "LagTooOld",
-        f"{m.OLDEST.name} > {_SAME} ({m.OBJECTIVE_RPO.name} or {m.FLOW_EXIT.name} * 0 + 300) and {_WANTED}",
+        f"{m.OLDEST.name} > {_SAME} {m.LAG_LIMIT.name} and {_WANTED}",
         "5m",
         PAGE,
         f"the target of flow {_FLOW} lacks records that are {{{{ $value | humanizeDuration }}}} old",
         _STATUS,
-        "Older than `objectives.rpo` of the flow file, where that is a time, or than five minutes. Copying "
-        "and too "
-        "slow: more lanes, or a quota (TARGET_QUOTA in the status). Not copying: another alert says why. "
-        "Behind an "
-        "open transaction of the source nothing may be copied, which is OnceoverOpenTransaction.",
+        "Older than `objectives.rpo` of the flow file, where that is a time; else, of a flow that "
+        "`schedules.replicate` starts at times of day, than one and a half of its longest waits; else than "
+        "five minutes. Copying and too slow: more lanes, or a quota (TARGET_QUOTA in the status). Not "
+        "copying: another alert says why. Behind an open transaction of the source nothing may be copied, "
+        "which is OnceoverOpenTransaction. A flow that somebody has stopped, or that was done and has no "
+        "schedule, is not meant.",
+    ),
+    AlertRule(
+        "ScheduleMissed",
+        f"time() - {m.RUN_DUE.name} > 1800",
+        "5m",
+        TICKET,
+        f"flow {_FLOW} should have begun to copy by its schedule {{{{ $value | humanizeDuration }}}} ago",
+        _STATUS,
+        "`schedules.replicate` asks for a run, and none has begun for half an hour: its DAG is paused, as "
+        "new ones are, Airflow's scheduler does not run, or no slot was free. If nobody is to copy, take the "
+        "schedule out of the flow file.",
     ),
     AlertRule(
         "NotCommitting",
-        f"time() - {m.LAST_COMMIT.name} > 300 and {m.COPIED_LAG.name} > 0 "
+        f"{m.LOOK_ENDED.name} - {_SAME} {m.LAST_COMMIT.name} > 300 and {_SAME} {m.COPIED_LAG.name} > 0 "
         f'and {_SAME} {m.RUN_STATE.name}{{state="running"}} == 1',
         "5m",
         PAGE,
@@ -290,13 +338,15 @@ ALERTS: Final = (
     ),
     AlertRule(
         "NotVerified",
-        f"time() - {m.VERIFIED.name} > 3 * 86400",
+        f"time() - {m.UNPROVEN.name} > {_SAME} 3 * {m.AUDIT_WAIT.name} "
+        f"or time() - {m.VERIFIED.name} > 3 * 86400 unless {_SAME} {m.AUDIT_WAIT.name}",
         "1h",
         TICKET,
-        f"the copy of flow {_FLOW} was verified {{{{ $value | humanizeDuration }}}} ago",
+        f"a part of the copy of flow {_FLOW} was not proven for {{{{ $value | humanizeDuration }}}}",
         f"onceover audit {_FLOW}",
-        "Three days are three daily audits (`schedules.audit`): is the DAG paused, or does each answer "
-        "UNVERIFIABLE? Change the number where audits are to be seldom.",
+        "Three audits should have been since (`schedules.audit`; without it, three days that somebody has "
+        "audited before): is the DAG paused, or does each answer UNVERIFIABLE? `onceover status` says how "
+        "many partitions were never proven, and what the last audit answered.",
     ),
     AlertRule(
         "DrillFailed",
@@ -342,7 +392,7 @@ ALERTS: Final = (
     ),
     AlertRule(
         "CanaryLate",
-        f"{m.CANARY_WAITING.name} > 60 and {_WANTED}",
+        f"{m.CANARY_WAITING.name} > 60 and {_SAME} {_ACTIVE}",
         "1m",
         PAGE,
         f"a numbered record of flow {_FLOW} has not arrived for {{{{ $value | humanizeDuration }}}}",

@@ -63,8 +63,8 @@ def _counter(name: str, labels: tuple[str, ...], text: str) -> MetricSpec:
 
 EXPORTER_INFO: Final = _gauge("exporter_info", ("version",), "1; the version of what answers.")
 FLOW_FILES: Final = _gauge("exporter_flow_files", (), "Flow files that are looked at.")
-LOOK_AGE: Final = _gauge(
-    "look_age_seconds", FLOW, "Seconds since the last look at the flow was over, or since the first began."
+LOOK_ENDED: Final = _gauge(
+    "look_timestamp_seconds", FLOW, "When the last look at the flow was over; none before the first."
 )
 LOOK_FRESH: Final = _gauge(
     "look_fresh",
@@ -80,7 +80,11 @@ SERIES_LEFT_OUT: Final = _gauge(
 
 # ---- a flow, by `onceover status`
 
-FILE_VALID: Final = _gauge("flow_file_valid", FLOW, "1 where flow file and clients are in order, else 0.")
+FILE_VALID: Final = _gauge(
+    "flow_file_valid",
+    FLOW,
+    "1 where flow file and clients are in order, else 0: the flow is watched as they were, if that was seen.",
+)
 FLOW_EXIT: Final = _gauge(
     "flow_status_exit", FLOW, "The exit code of its status: 0 in order, 1, 2, 3 or 5 otherwise."
 )
@@ -90,7 +94,22 @@ FLOW_STATE: Final = _gauge(
 RUN_STATE: Final = _gauge(
     "flow_run_state",
     ("flow", "state"),
-    "1 for the state of the newest run, 0 for the others; gone is a dead driver.",
+    "1 for the state of the newest run, 0 for the others; gone is a dead driver. Unknown stands alone.",
+)
+WANTED: Final = _gauge(
+    "flow_wanted",
+    FLOW,
+    "1 where somebody is to copy: until its run has ended, and between runs by schedules.replicate; else 0.",
+)
+RUN_DUE: Final = _gauge(
+    "flow_run_due_timestamp_seconds",
+    FLOW,
+    "When schedules.replicate wants, or wanted, the next run to begin; none while one has not ended.",
+)
+LAG_LIMIT: Final = _gauge(
+    "flow_lag_limit_seconds",
+    FLOW,
+    "How old what is missing may be: objectives.rpo, or one and a half waits of schedules.replicate, or 300.",
 )
 NEEDS: Final = _gauge(
     "flow_needs", ("flow", "code", "exit"), "How many things need somebody, by code (docs/codes.md)."
@@ -150,12 +169,21 @@ OPEN_PARTITIONS: Final = _gauge(
 )
 DEAD_LETTERS: Final = _gauge("flow_dead_letter_offsets", FLOW, "Records in the dead-letter topic, at most.")
 VERIFIED: Final = _gauge(
-    "flow_verified_timestamp_seconds",
-    FLOW,
-    "The oldest partition's verified watermark; none while one has none.",
+    "flow_verified_timestamp_seconds", FLOW, "The oldest verified watermark of the partitions that have one."
 )
 VERIFIED_PARTITIONS: Final = _gauge(
     "flow_verified_partitions", FLOW, "Partitions that an audit has proven something of."
+)
+UNVERIFIED_PARTITIONS: Final = _gauge(
+    "flow_unverified_partitions", FLOW, "Partitions that are copied, and of which nothing was ever proven."
+)
+UNPROVEN: Final = _gauge(
+    "flow_unproven_since_timestamp_seconds",
+    FLOW,
+    "The oldest of all partitions' verified watermarks; for one without, when its topic was enrolled.",
+)
+AUDIT_WAIT: Final = _gauge(
+    "flow_audit_interval_seconds", FLOW, "The longest wait between two audits by schedules.audit."
 )
 AUDIT: Final = _gauge(
     "flow_audit_verdict", ("flow", "verdict"), "1 for what the last audit answered, 0 for the others."

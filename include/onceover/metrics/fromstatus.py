@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from onceover.config.codes import ConfigCode
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
@@ -58,11 +59,10 @@ def chosen(partitions: Sequence[Entry], most: int) -> Sequence[Entry]:
 
 
 def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
-    broken = entry["error"] is not None and entry["error"]["exit"] == BAD_CONFIG
-    figures.put(m.FILE_VALID, float(not broken), flow)
+    figures.put(m.FILE_VALID, float(not _is_broken(entry)), flow)
     figures.put(m.FLOW_EXIT, entry["exit"], flow)
     figures.put_state(m.FLOW_STATE, entry["state"], map(str, CopyState), flow)
-    figures.put_state(m.RUN_STATE, entry["run"]["state"], map(str, RunState), flow)
+    _add_run_state(figures, entry["run"]["state"], flow)
     for (code, exit_code), count in Counter((n["code"], n["exit"]) for n in entry["needs"]).items():
         figures.put(m.NEEDS, count, flow, code, exit_code)
     figures.put(m.STARTS, entry["generation"], flow)
@@ -79,6 +79,21 @@ def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
         figures.put(m.DEAD_LETTERS, entry["dead_letters"]["at_most"], flow)
 
 
+def _is_broken(entry: Entry) -> bool:
+    """Tell whether file or clients are not in order; a Connection that is not given is none of these."""
+    errors = [error for error in (entry["error"], entry["fault"]) if error is not None]
+    return any(error["exit"] == BAD_CONFIG and error["code"] != ConfigCode.NO_CONNECTION for error in errors)
+
+
+def _add_run_state(figures: Figures, state: str, flow: str) -> None:
+    """Add the state of the newest run; of one that nobody knows no other state is said not to be it.
+
+    So the last that was known of a flow is what Prometheus has last seen.
+    """
+    others = () if state == RunState.UNKNOWN else map(str, RunState)
+    figures.put_state(m.RUN_STATE, state, others, flow)
+
+
 def _add_sides(figures: Figures, entry: Entry, flow: str) -> None:
     if entry["error"] is not None:  # nobody was asked
         return
@@ -87,9 +102,14 @@ def _add_sides(figures: Figures, entry: Entry, flow: str) -> None:
 
 
 def _add_audit(figures: Figures, entry: Entry, flow: str) -> None:
-    if (verified := entry["verified"]) is not None:
-        figures.put(m.VERIFIED, _seconds(verified["at_ms"]), flow)
-        figures.put(m.VERIFIED_PARTITIONS, verified["partitions"], flow)
+    copied = [p for p in entry["partitions"] if p["state"] != PartitionState.NOT_ENROLLED]
+    if copied:
+        proven = [p["verified"]["at_ms"] for p in copied if p["verified"] is not None]
+        waiting = [p["enrolled_ms"] for p in copied if p["verified"] is None]
+        figures.put(m.VERIFIED, _seconds(min(proven, default=None)), flow)
+        figures.put(m.VERIFIED_PARTITIONS, len(proven), flow)
+        figures.put(m.UNVERIFIED_PARTITIONS, len(waiting), flow)
+        figures.put(m.UNPROVEN, _seconds(min(proven + waiting)), flow)
     if (audit := entry["audit"]) is not None:
         figures.put_state(m.AUDIT, audit["verdict"], VERDICTS, flow)
         figures.put(m.AUDITED, _seconds(audit["at_ms"]), flow)

@@ -125,6 +125,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "flow": facts.flow,
         "state": str(_state(facts, run, partitions)),
         "error": None,
+        "fault": None,
         "run": run.document(facts.now_ms),
         "generation": state.layout.generation if state.layout else None,
         "fenced_starts": state.layout.fenced_starts if state.layout else None,
@@ -152,8 +153,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
 
 def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     """Return the entry of a flow of which nothing can be read, mostly as its file is not in order."""
-    code = exit_of(error)
-    need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
+    told, need = _told(error)
     side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
         ("generation", "fenced_starts", "restarts", "lanes", "delivery", "last_commit_ms", "last_commit_s",
@@ -163,7 +163,8 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
         "flow": flow,
         "path": path,
         "state": str(CopyState.UNKNOWN),
-        "error": {**error.as_dict(), "exit": code},
+        "error": told,
+        "fault": None,
         "run": FlowRun(state=RunState.UNKNOWN).document(0),
         "source": side,
         "target": side,
@@ -171,8 +172,22 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
         "aborted": {},
         **{name: [] for name in ("partitions", "topics", "notes")},
         "needs": [need],
-        "exit": code,
+        "exit": told["exit"],
     }
+
+
+def with_fault(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
+    """Return an entry with what is wrong with its file beside it: everything else was read all the same."""
+    told, need = _told(error)
+    needs = sorted([*entry["needs"], need], key=lambda each: EXIT_ORDER.index(each["exit"]))
+    return {**entry, "fault": told, "needs": needs, "exit": worst(each["exit"] for each in needs)}
+
+
+def _told(error: OnceoverError) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an error as an entry has it, and the need that it is."""
+    code = exit_of(error)
+    need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
+    return {**error.as_dict(), "exit": code}, need
 
 
 # ---- partitions
@@ -203,6 +218,7 @@ def _partition(
         "target_topic": target.topic,
         "lane": lane_of(source, state.layout.lanes) if state.layout else None,
         "state": str(_state_of(stop, lag, stuck_ms, run)),
+        "enrolled_ms": enrolment.at_ms,
         "source_start": enrolment.start[source.partition],
         "lso": lso,
         "high_watermark": high_watermark,
@@ -326,6 +342,7 @@ def _missing(
         "target_topic": target_topic,
         "lane": None,
         "state": str(PartitionState.NOT_ENROLLED),
+        "enrolled_ms": None,
         "source_start": None if one is None else facts.missing[one],
         "lso": None if one is None else here.lsos.get(one),
         "high_watermark": None if one is None else here.high_watermarks.get(one),

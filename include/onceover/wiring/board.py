@@ -22,7 +22,7 @@ from onceover.backoff import Patience
 from onceover.board.talk import GIVEN, MISSING
 from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, load_flow
+from onceover.config.flow.load import find_flow_files, load_listed
 from onceover.config.values import next_time
 from onceover.errors import OnceoverError, UsageError, unexpected
 from onceover.logs import quiet_libraries
@@ -136,7 +136,7 @@ def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
 
 def _loaded(path: Path) -> Flow | OnceoverError:
     try:
-        return load_flow(path)
+        return load_listed(path)
     except OnceoverError as error:
         return error
     except Exception as error:  # noqa: BLE001 - its entry says so: the others' must not miss it

@@ -60,7 +60,7 @@ from onceover.topics.sync import SyncPlan
 from onceover.wiring.audit import AuditRequest, audit_content, prepare, record_bytes
 from onceover.wiring.flows import login, open_clusters, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
-from onceover.wiring.status import PATIENCE_S, read_status
+from onceover.wiring.status import PATIENCE_S, OpenClusters, read_status
 from onceover.wiring.topics import topic_sync
 
 T = TypeVar("T")
@@ -228,17 +228,20 @@ def drill_journal(flow: Flow, target: Cluster, pause: Pause) -> Iterator[DrillJo
         yield journal
 
 
-def drill_history(flow: Flow, pause: Pause, patience: Patience | None = None) -> DrillHistory:
+def drill_history(
+    flow: Flow, pause: Pause, patience: Patience | None = None, clusters: OpenClusters | None = None
+) -> DrillHistory:
     """Return what the journal tells of the flow's drills.
 
     Args:
         patience: how long the target is waited for; None for as long as it takes.
+        clusters: opens them otherwise than the flow file says now.
 
     Raises:
         NeedsOperator: JOURNAL_DAMAGED.
         Retriable: the target is away.
     """
-    source, target = open_clusters(flow)
+    source, target = clusters() if clusters else open_clusters(flow)
     if patience is not None:
         target.patience = patience
     with source, target, drill_journal(flow, target, pause) as journal:

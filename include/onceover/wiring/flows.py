@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from onceover.config.clients.resolve import resolve_clients
+from onceover.config.clients.resolve import ClientConfig, resolve_clients
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
 from onceover.kafka.cluster import LiveCluster
@@ -41,7 +41,11 @@ def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple
     Args:
         environ: read instead of the process's environment.
     """
-    source, target = resolve_clients(flow, environ)
+    return open_clients(*resolve_clients(flow, environ))
+
+
+def open_clients(source: ClientConfig, target: ClientConfig) -> tuple[Cluster, Cluster]:
+    """Return source and target of clients that were resolved before. The caller closes them."""
     return LiveCluster(source), LiveCluster(target)
 
 

@@ -87,7 +87,7 @@ def group_reader(
     """Yield what looks at the flow's groups on both sides."""
     asked = request.selects()
     # The filter of the flow file is followed while a continuous sync runs.
-    watch = FlowWatch(flow.path)
+    watch = FlowWatch(flow.path, begun_with=flow)
     handled = flow.handler is not None
     with Translator(target, flow.flow, run_dir(flow), handled=handled) as translator:
         reader = GroupReader(

@@ -8,20 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from onceover.backoff import Deadline, Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, load_flow
+from onceover.config.flow.load import find_flow_files, listed_clash, load_listed
 from onceover.errors import OnceoverError, Retriable, unexpected
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
 from onceover.groups.standing import standing_of, unknown_standing
 from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
-from onceover.operate.statusshape import broken_entry
+from onceover.operate.statusshape import broken_entry, with_fault
 from onceover.planning.background import in_background, side_by_side
 from onceover.state.read import FlowState, read_values
 from onceover.state.records.runstate import FlowRun
@@ -39,6 +40,8 @@ _AT_ONCE: Final = 16
 _GRACE_S: Final = 2.0
 
 
+# Opens source and target; whoever calls it closes them.
+OpenClusters = Callable[[], tuple[Cluster, Cluster]]
 # Given an entry, and the clusters that it was read from while they are still open.
 Beside = Callable[[dict[str, Any], Cluster, Cluster], None]
 
@@ -47,7 +50,7 @@ def read_status(
     flow: Flow,
     *,
     patience_s: float = PATIENCE_S,
-    environ: Mapping[str, str] | None = None,
+    clusters: OpenClusters | None = None,
     beside: Beside | None = None,
     groups: bool = True,
 ) -> dict[str, Any]:
@@ -57,13 +60,15 @@ def read_status(
     ``patience_s``, both at the same time.
 
     Args:
+        clusters: opens them otherwise than the flow file says now.
         beside: reads what else is wanted of the same moment; what it raises, this raises.
         groups: whether to look how groups stand, which takes longer than all the rest.
 
     Raises:
         UsageError: a client of the flow is not in order.
     """
-    source, target = open_clusters(flow, environ)
+    opening = clusters or partial(open_clusters, flow)
+    source, target = opening()
     source.patience, target.patience = Patience(patience_s), Patience(patience_s)
     deadline = Deadline(patience_s + _GRACE_S)
     start = flow.topics.start_timestamp_ms
@@ -72,12 +77,12 @@ def read_status(
         entry = flow_status(flow.flow, source, target, rules(flow), begin, dead_letter_of(flow.on_bad_record))
         if beside is not None:
             beside(entry, source, target)
-    standing = _groups(entry, flow, deadline, environ) if groups else None
+    standing = _groups(entry, flow, deadline, opening) if groups else None
     return {**entry, "path": str(flow.path), "groups": standing}
 
 
 def _groups(
-    entry: Mapping[str, Any], flow: Flow, deadline: Deadline, environ: Mapping[str, str] | None
+    entry: Mapping[str, Any], flow: Flow, deadline: Deadline, opening: OpenClusters
 ) -> dict[str, Any] | None:
     """Return how the groups stand, or why nobody knows; None where nothing was ever copied.
 
@@ -88,12 +93,12 @@ def _groups(
         return None
     if silent is not None:
         return unknown_standing(silent)
-    return _told(in_background(lambda: _read_groups(flow, deadline.left_s, environ)), deadline)
+    return _told(in_background(lambda: _read_groups(flow, deadline.left_s, opening)), deadline)
 
 
-def _read_groups(flow: Flow, patience_s: float, environ: Mapping[str, str] | None) -> dict[str, Any]:
+def _read_groups(flow: Flow, patience_s: float, opening: OpenClusters) -> dict[str, Any]:
     """Return how the flow's groups stand; by connections of its own, which end with it."""
-    source, target = open_clusters(flow, environ)
+    source, target = opening()
     source.patience, target.patience = Patience(patience_s), Patience(patience_s)
     with source, target, group_reader(flow, source, target, GroupRequest()) as reader:
         return standing_of(plan_groups(reader.read(), Allowed()))
@@ -128,11 +133,14 @@ def newest_run(flow: Flow, *, patience_s: float = PATIENCE_S) -> FlowRun:
 def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
     """Return the status of one flow for people; what nobody foresaw is an error in it, too.
 
+    Another file for the same flow in the flows directory is a fault beside it.
+
     Raises:
         OnceoverError: a client of the flow is not in order.
     """
     try:
-        return read_status(flow, patience_s=patience_s)
+        entry, clash = read_status(flow, patience_s=patience_s), listed_clash(flow.path)
+        return entry if clash is None else with_fault(entry, clash.error())
     except OnceoverError:
         raise
     except Exception as error:  # noqa: BLE001 - as one of several flows has it: exit code 1 would be an audit's
@@ -145,7 +153,7 @@ def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
 
 
 def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
-    return lambda: of_file(path, lambda: read_status(load_flow(path), patience_s=patience_s))
+    return lambda: of_file(path, lambda: read_one(load_listed(path), patience_s=patience_s))
 
 
 def of_file(path: Path, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:

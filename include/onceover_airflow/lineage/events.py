@@ -6,7 +6,8 @@ Nothing that was not seen counts as right: what an audit could not compare is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset
@@ -25,7 +26,7 @@ from openlineage.client.facet_v2 import (
 )
 
 from onceover.audit.checks.suites import NOT_EVALUATED, TOPICS, RuleKind, rules_of
-from onceover.audit.model import Verdict
+from onceover.audit.model import DECIDED, Verdict
 from onceover_airflow.lineage.naming import FlowEnds
 
 # Topics that one event names. A flow may have thousands, and servers refuse a body of some megabytes; the
@@ -36,7 +37,7 @@ PARTITIONS_NAMED: Final = 50
 _TOPIC: Final = "TOPIC"
 _ERROR, _WARN = "error", "warn"
 _COMPARED: Final = ("compared", "every offset could be compared", "unverifiable")
-_PROVEN: Final = ("proven", "everything up to the audit's end is proven, by this audit or an earlier one")
+_PROVEN: Final = ("proven", "everything up to the source's end is proven, by this audit or an earlier one")
 
 Row = Mapping[str, Any]
 
@@ -124,10 +125,14 @@ def audited(ends: FlowEnds, partitions: Sequence[Row]) -> list[InputDataset]:
         partitions: as the audit's document has them.
     """
     origins = dict.fromkeys(sorted(row["source_topic"] for row in partitions), "")
+    named = {
+        row["source_topic"]: row["target_topic"] for row in partitions if row["target_topic"] is not None
+    }
     copies: dict[str, list[Row]] = {}
     for row in partitions:
-        if row["target_topic"] is not None:
-            copies.setdefault(row["target_topic"], []).append(row)
+        # A partition that is not taken in has no counterpart, and is what the copy of its topic lacks.
+        if (topic := row["target_topic"] or named.get(row["source_topic"])) is not None:
+            copies.setdefault(topic, []).append(row)
     found = sources(ends, origins)
     for topic, rows in sorted(copies.items()):
         judged: dict[str, InputDatasetFacet] = {
@@ -145,12 +150,31 @@ def _asserted(rows: Sequence[Row]) -> Iterator[assertions.Assertion]:
     for rule in rules_of(TOPICS):
         # The audit's own words for findings; whether every offset was accounted for is told of the whole.
         if rule.kind is RuleKind.ZERO and rule.answer is Verdict.FAIL:
-            found = {row["target_partition"]: row["by_kind"].get(rule.code, 0) for row in rows}
+            found = _by_partition((row, row["by_kind"].get(rule.code, 0)) for row in rows)
             yield _assertion((rule.code.lower(), rule.says), found, "records", _ERROR)
     name, says, column = _COMPARED
-    yield _assertion((name, says), {row["target_partition"]: row[column] for row in rows}, "offsets", _WARN)
-    open_ = {row["target_partition"]: max(0, row["source_to"] - max(0, row["verified_to"])) for row in rows}
-    yield _assertion(_PROVEN, open_, "offsets", _WARN)
+    yield _assertion((name, says), _by_partition((row, row[column]) for row in rows), "offsets", _WARN)
+    yield _assertion(_PROVEN, _by_partition((row, _unproven(row)) for row in rows), "offsets", _WARN)
+
+
+def _by_partition(counts: Iterable[tuple[Row, int]]) -> Counter[int]:
+    """Return the counts of each target partition: several rows may be about one."""
+    found: Counter[int] = Counter()
+    for row, count in counts:
+        number = row["target_partition"]
+        found[row["partition"] if number is None else number] += count
+    return found
+
+
+def _unproven(row: Row) -> int:
+    """Return how many source offsets nobody has proven, up to where the source ended when the audit began.
+
+    What is not copied, or is in an open transaction, lies behind the audit's upper bound: a stretch says so.
+    What is found wrong in offsets that an earlier audit has proven takes that proof away.
+    """
+    ends = [each["to"] for each in row["stretches"] if each["reason"] not in DECIDED]
+    open_ = max([row["source_to"], *ends]) - max(0, row["verified_to"])
+    return int(open_ if open_ > 0 else row["findings"])
 
 
 def _assertion(

@@ -31,7 +31,15 @@ from onceover.config.home import onceover_home
 from onceover_airflow.access.connections import connections_given
 from onceover_airflow.serving.board import FRESH_S, Asking, Board
 from onceover_airflow.serving.lazy import FRAME
-from onceover_airflow.telling.pages import FOLDERS, PREFIX, base_path, page_link, pages_folder
+from onceover_airflow.telling.pages import (
+    COOKIE_KEPT_S,
+    FLOW_COOKIE,
+    FOLDERS,
+    PREFIX,
+    base_path,
+    page_link,
+    pages_folder,
+)
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)
 _HEADERS: Final = {
@@ -52,6 +60,7 @@ _FORMS: Final = {
     "Rehearse a failover": "rehearse",
     "Fail over": "failover_drill",
 }
+_FORM: Final = f"^({'|'.join(_FORMS.values())})$"
 _SOON_S: Final = 2
 _FLOW: Final = r"^[a-z0-9][a-z0-9-]*$"
 _KIND: Final = f"^({'|'.join(FOLDERS)})$"
@@ -109,9 +118,28 @@ def create_app() -> FastAPI:
 
         def page(look: Look, entry: Mapping[str, Any]) -> str:
             samples = board.samples(flow)
-            return page_of_one(look, entry, samples, _links(look), still=still is not None)
+            return page_of_one(look, entry, samples, _links(look, flow), still=still is not None)
 
         return _of_flow(board, flow, page, still=still is not None)
+
+    @app.get("/flows/{flow}/forms/{dag_id}")
+    def form(
+        flow: Annotated[str, PathParameter(pattern=_FLOW)],
+        dag_id: Annotated[str, PathParameter(pattern=_FORM)],
+    ) -> RedirectResponse:
+        """Lead to a DAG, whose form has the flow filled in."""
+        answer = RedirectResponse(
+            f"{base_path()}/dags/{dag_id}", status.HTTP_303_SEE_OTHER, headers={"Cache-Control": "no-store"}
+        )
+        answer.set_cookie(
+            FLOW_COOKIE,
+            flow,
+            max_age=COOKIE_KEPT_S,
+            path=f"{base_path()}/api/v2/dags/{dag_id}/details",
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
 
     @app.get("/flows/{flow}/topics/{topic}")
     def one_topic(
@@ -122,7 +150,7 @@ def create_app() -> FastAPI:
         """Return why a topic of a flow is copied, or is not."""
 
         def page(look: Look, entry: Mapping[str, Any]) -> str:
-            return page_of_topic(look, entry, topic, _links(look), still=still is not None)
+            return page_of_topic(look, entry, topic, _links(look, flow), still=still is not None)
 
         return _of_flow(board, flow, page, still=still is not None, up="../../../")
 
@@ -136,6 +164,13 @@ def create_app() -> FastAPI:
         """Return one file of an audit or a drill."""
         return FileResponse(_file(pages_folder(onceover_home(), kind, flow, run), path), headers=_HEADERS)
 
+    _answer_refusals(app)
+    return app
+
+
+def _answer_refusals(app: FastAPI) -> None:
+    """Have an application answer where it shows no page."""
+
     @app.exception_handler(RequestValidationError)
     async def no_such_name(request: Request, _: RequestValidationError) -> Response:
         """Answer for an address that no page can have."""
@@ -145,8 +180,6 @@ def create_app() -> FastAPI:
     async def refused(request: Request, error: StarletteHTTPException) -> Response:
         """Answer for every other page that is not shown."""
         return await _refused(app, request, error)
-
-    return app
 
 
 def _of_flow(
@@ -168,7 +201,8 @@ def _shown(look: Look, page: str, *, still: bool = False, code: int = status.HTT
     return HTMLResponse(page, code, headers={**_BOARD_HEADERS, **again})
 
 
-def _links(look: Look) -> Links:
+def _links(look: Look, flow: str | None = None) -> Links:
+    """Return where a page's links lead, the forms' with a flow filled in where it is about one."""
     home = onceover_home()
     reports = {}
     for entry in look.entries:
@@ -176,7 +210,8 @@ def _links(look: Look) -> Links:
             reports[entry["flow"], "audit"] = _at_hand(home, entry["audit"]["report"])
         for drill, page in ((entry.get("drills") or {}).get("reports") or {}).items():
             reports[entry["flow"], drill] = _at_hand(home, page)
-    forms = {name: f"{base_path()}/dags/{dag_id}" for name, dag_id in _FORMS.items()}
+    at = "/dags" if flow is None else f"{PREFIX}/flows/{flow}/forms"
+    forms = {name: f"{base_path()}{at}/{dag_id}" for name, dag_id in _FORMS.items()}
     return Links(f"{base_path()}/", forms, reports)
 
 
@@ -201,7 +236,8 @@ async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException
         if request.headers.get("sec-fetch-dest") == "iframe":
             # The login runs scripts, which a frame of ours does not let it.
             body = render("door", beside=_HERE, door=door)
-            return HTMLResponse(body, status.HTTP_401_UNAUTHORIZED, headers=_BOARD_HEADERS)
+            again = {**_BOARD_HEADERS, "Refresh": str(FRESH_S)}
+            return HTMLResponse(body, status.HTTP_401_UNAUTHORIZED, headers=again)
         return RedirectResponse(door, headers={"Cache-Control": "no-store"})
     title = _TITLES.get(error.status_code, "This page cannot be shown")
     body = render("message", title=title, text=error.detail)

@@ -17,6 +17,7 @@ from onceover.config.units import RUN_LENGTH
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
 from onceover_airflow.jobs.masters import MASTERS_VARIABLE, allowed_masters
 from onceover_airflow.jobs.retrying import limits, told
+from onceover_airflow.starting.pools import most_runs
 
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
@@ -34,8 +35,6 @@ TAG: Final = "onceover"
 OWNER: Final = "onceover"
 # What Airflow calls a run that nobody asked for but the schedule.
 SCHEDULED: Final = "scheduled"
-# One run per flow is the rule and fencing keeps it; this only bounds what one mistake can start.
-MAX_MANUAL_RUNS: Final = 16
 # A continuous DAG needs one: without, Airflow 3.3.2 gives its second run the first one's logical date,
 # finds that run, and never starts another. All others have none: a cron with a start date in the past runs
 # at once for the time before it was seen.
@@ -44,7 +43,7 @@ _BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 def by_hand() -> dict[str, Any]:
     """Return the settings of a DAG that people start, for any flow."""
-    return {"schedule": None, "max_active_runs": MAX_MANUAL_RUNS, "tags": [TAG], **_common()}
+    return {"schedule": None, "max_active_runs": most_runs(), "tags": [TAG], **_common()}
 
 
 def on_schedule(flow: str, schedule: str) -> dict[str, Any]:

@@ -22,6 +22,9 @@ SLOTS_VARIABLE: Final = "ONCEOVER_COPY_SLOTS"
 # The name of the pool of audits that a schedule begins: each is a JVM beside those of the copies.
 AUDIT_POOL_VARIABLE: Final = "ONCEOVER_AUDIT_POOL"
 _AIRFLOWS: Final = "default_pool"
+# Runs of a DAG for each slot, and at least: nobody has so many flows that only wait for a slot.
+_RUNS_A_SLOT: Final = 4
+_FEWEST_RUNS: Final = 64
 
 
 def copy_pool() -> str:
@@ -32,6 +35,16 @@ def copy_pool() -> str:
 def audit_pool(*, scheduled: bool) -> str:
     """Return the pool of an audit; nobody waits for one that they have asked for."""
     return (scheduled and os.environ.get(AUDIT_POOL_VARIABLE)) or _AIRFLOWS
+
+
+def most_runs() -> int:
+    """Return how many runs of a DAG that people start there may be at once.
+
+    Far more than slots: a run that waits for a slot is one of them and says so, while one beyond them is
+    *queued* at Airflow, and nothing says why. It only bounds what one mistake can start.
+    """
+    slots = os.environ.get(SLOTS_VARIABLE, "")
+    return max(_FEWEST_RUNS, _RUNS_A_SLOT * int(slots)) if slots.isdecimal() else _FEWEST_RUNS
 
 
 def say_who_waits(count: Callable[[], int]) -> None:

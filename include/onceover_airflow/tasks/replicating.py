@@ -35,12 +35,13 @@ def check_flow(flow: str) -> dict[str, str | int]:
     Raises:
         TaskFailed: something is not in order; another try would not help.
     """
-    from onceover.config.flow.load import load_flow
+    from onceover.config.flow.load import load_flow, say_clash
     from onceover_airflow.access.connections import connection_environment
 
     check_notifier()
     try:
         loaded = load_flow(by_name(flow))
+        say_clash(loaded)
         connection_environment(loaded)
     except OnceoverError as error:
         raise TaskFailed(str(error)) from shown(error)

@@ -15,6 +15,7 @@ import psutil
 
 from onceover.errors import Retriable, UsageError
 from onceover.process.children import ChildProcess, tail
+from onceover_lab.bench.distance import Distance
 from onceover_lab.bench.flowfile import flow_name, flow_yaml
 from onceover_lab.bench.mirror import mirror_properties, mirrored_topic
 from onceover_lab.bench.workloads import Contender, System, Victim, Workload
@@ -31,12 +32,39 @@ _CLI: Final = (sys.executable, "-m", "onceover.cli.main")
 
 
 @dataclass(frozen=True)
+class Far:
+    """A cluster as somebody sees it from afar."""
+
+    bootstrap: str
+    distance: Distance
+
+
+@dataclass(frozen=True)
 class Arena:
-    """Where the contenders meet: two clusters, and a directory for files and logs."""
+    """Where the contenders meet: two clusters, and a directory for files and logs.
+
+    ``source_far`` and ``target_far`` lead to the same clusters from afar, where a workload is about that.
+    """
 
     source_bootstrap: str
     target_bootstrap: str
     work_dir: Path
+    source_far: Far | None = None
+    target_far: Far | None = None
+
+    def ends(self, workload: Workload) -> tuple[str, str]:
+        """Return where a contender finds source and target, as far away from now on as the workload says."""
+        return (
+            _end(self.source_bootstrap, self.source_far, workload.source_ms),
+            _end(self.target_bootstrap, self.target_far, workload.target_ms),
+        )
+
+
+def _end(bootstrap: str, far: Far | None, round_trip_ms: int | None) -> str:
+    if far is None or round_trip_ms is None:
+        return bootstrap
+    far.distance.round_trip_ms = round_trip_ms
+    return far.bootstrap
 
 
 @dataclass(frozen=True)
@@ -94,7 +122,7 @@ class OnceoverCopier:
     def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
         run = turn.workload, turn.contender, turn.round_number
         self._flow_path = run_dir / f"{flow_name(*run)}.yaml"
-        self._flow_path.write_text(flow_yaml(*run, arena.source_bootstrap, arena.target_bootstrap))
+        self._flow_path.write_text(flow_yaml(*run, *arena.ends(turn.workload)))
         self._env = {**os.environ, "ONCEOVER_HOME": str(run_dir)}
         self._home = run_dir
         self._child = self._start("forever", run_dir / "onceover.log")
@@ -196,8 +224,7 @@ class MirrorCopier:
         self._start = partial(
             MirrorMaker.start,
             run_dir,
-            arena.source_bootstrap,
-            arena.target_bootstrap,
+            *arena.ends(turn.workload),
             [turn.workload.topic],
             properties=mirror_properties(turn.workload, turn.contender, self._port.port),
             heap_mb=_MIRROR_HEAP_MB,

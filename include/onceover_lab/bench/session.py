@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.config.home import onceover_home
-from onceover_lab.bench.copiers import Arena
+from onceover_lab.bench.copiers import Arena, Far
+from onceover_lab.bench.distance import Distance, proxies
 from onceover_lab.bench.findings.plot import check_can_draw
 from onceover_lab.bench.findings.publish import publish
 from onceover_lab.bench.findings.results import WorkloadResult
@@ -21,9 +22,11 @@ from onceover_lab.bench.runner import run_benchmark
 from onceover_lab.bench.watching.machine import machine_facts
 from onceover_lab.bench.workloads import Workload
 from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.ports import LOOPBACK, PortReservation
 
 # Enough for the index and request buffers of 1 MiB batches; the data itself lives in the page cache.
 _HEAP_MB: Final = 1024
+_NAMES: Final = ("source", "target")
 
 
 def play_and_publish(
@@ -58,9 +61,8 @@ def _play(
     work_dir = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
     failed = False
     try:
-        with _two_clusters(work_dir, say) as (source, target):
-            machine = machine_facts(source.version)
-            arena = Arena(source.bootstrap, target.bootstrap, work_dir)
+        with _arena(work_dir, any(w.is_far for w in workloads), say) as (arena, version):
+            machine = machine_facts(version)
             results = run_benchmark(arena, workloads, rounds, say)
         failed = any(result.failed for result in results)
     finally:
@@ -72,17 +74,42 @@ def _play(
 
 
 @contextmanager
-def _two_clusters(work_dir: Path, say: Callable[[str], None]) -> Iterator[list[KafkaCluster]]:
+def _arena(work_dir: Path, far: bool, say: Callable[[str], None]) -> Iterator[tuple[Arena, str]]:
+    """Yield the arena, with its clusters also seen from afar where that is wanted, and Kafka's version."""
     say("starting two clusters ...")
+    reserved = [PortReservation() for _ in _NAMES] if far else []
+    advertised: list[list[int] | None] = [[each.port] for each in reserved] or [None, None]
     clusters = start_all(
         [
             # The optimising compiler is on: a broker that is slow would be the bottleneck of everybody.
-            functools.partial(KafkaCluster.start, work_dir, name, heap_mb=_HEAP_MB, quick_start=False)
-            for name in ("source", "target")
+            functools.partial(
+                KafkaCluster.start,
+                work_dir,
+                name,
+                heap_mb=_HEAP_MB,
+                quick_start=False,
+                advertised=port,
+            )
+            for name, port in zip(_NAMES, advertised, strict=True)
         ]
     )
     try:
-        yield clusters
+        with _seen_from_afar(clusters, reserved) as ends:
+            near = [f"{LOOPBACK}:{cluster.nodes[0].ports.internal}" for cluster in clusters]
+            yield Arena(near[0], near[1], work_dir, *ends), clusters[0].version
     finally:
         for cluster in clusters:
             cluster.close(remove=True)
+
+
+@contextmanager
+def _seen_from_afar(clusters: list[KafkaCluster], reserved: list[PortReservation]) -> Iterator[list[Far]]:
+    ends = [Far(f"{LOOPBACK}:{each.port}", Distance()) for each in reserved]
+    ways = [
+        (each.port, cluster.nodes[0].ports.client, end.distance)
+        for each, cluster, end in zip(reserved, clusters, ends, strict=False)
+    ]
+    for each in reserved:
+        each.release()
+    with proxies(ways):
+        yield ends

@@ -80,7 +80,8 @@ class Workload:
     ``record_bytes`` is key and value together, before compression. ``rate_per_s`` paces the producer of a
     workload that is not fed beforehand; ``warm_up_s`` pass before it is measured.
     ``topic_config`` is the source topic's; with ``sync_configs`` false the target topic is made beforehand
-    with the broker's defaults.
+    with the broker's defaults. ``source_ms`` and ``target_ms``: how long a question to that cluster and its
+    answer are on their way, in addition; None where nothing is put in between.
     """
 
     name: str
@@ -96,10 +97,17 @@ class Workload:
     topic_config: Mapping[str, str] = field(default_factory=dict)
     sync_configs: bool = True
     partitions: int = PARTITIONS
+    source_ms: int | None = None
+    target_ms: int | None = None
 
     @property
     def topic(self) -> str:
         return f"bench-{self.name}"
+
+    @property
+    def is_far(self) -> bool:
+        """Whether something is put between the contenders and the clusters."""
+        return self.source_ms is not None or self.target_ms is not None
 
 
 # One transaction a second, as the tuned throughput setting: with the default (one transaction per poll)
@@ -172,6 +180,22 @@ def _idle(partitions: int, rate_per_s: int) -> Workload:
     )
 
 
+def _far(side: str, round_trip_ms: int) -> Workload:
+    """Return a workload whose source or target is so far away; with 0 what the way itself costs."""
+    away = {"source_ms": 0, "target_ms": 0, f"{side}_ms": round_trip_ms}
+    return Workload(
+        f"far-{side}-{round_trip_ms}",
+        f"1 KB, uncompressed, {side} {round_trip_ms} ms away",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        1_000_000,
+        "none",
+        _PAIR,
+        source_ms=away["source_ms"],
+        target_ms=away["target_ms"],
+    )
+
+
 EXTRA: Final = (
     Workload("1kb-none", "1 KB, uncompressed", WorkloadKind.THROUGHPUT, 1024, 1_000_000, "none", _PAIR),
     Workload("16kb-zstd", "16 KB, zstd", WorkloadKind.THROUGHPUT, 16_384, 80_000, "zstd", _PAIR),
@@ -231,6 +255,7 @@ EXTRA: Final = (
         "lz4",
         (CONSUMERS, AUDIT),
     ),
+    *(_far(side, round_trip_ms) for side in ("source", "target") for round_trip_ms in (0, 20, 100, 250)),
     *(_idle(partitions, rate_per_s) for partitions in (12, 1_000) for rate_per_s in (0, 500)),
 )
 

@@ -6,7 +6,8 @@ after a kill of anything; after ``down`` no process and no port of it is left, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from onceover_lab.embed.up import connect as upconnect
 from onceover_lab.embed.up.airflow import AirflowStatus
 from onceover_lab.embed.up.clusters import ClusterStatus
 from onceover_lab.embed.up.connect import ConnectStatus
-from onceover_lab.embed.up.lock import alone
+from onceover_lab.embed.up.lock import alone, alone_if_free, emptied
 
 Say = Callable[[str], object]
 
@@ -124,7 +125,7 @@ def up_airflow(home: Path, note: Say) -> AirflowHome:
 
 
 def down(home: Path, say: Say) -> dict[str, bool]:
-    """Stop everything and keep the data; return what ran.
+    """Stop everything and keep the data, and end what a demo that was killed has left; return what ran.
 
     Raises:
         Retriable: a part could not be stopped; the others were.
@@ -146,11 +147,37 @@ def down(home: Path, say: Say) -> dict[str, bool]:
         say("stopping Kafka Connect and the clusters")
         stop("connect", lambda: {"connect": upconnect.down(home)})
         stop("clusters", lambda: clusters.down(home))
+        stop("demo", lambda: {"demo": _end_killed(demo_home(home))})
     if failed:
         raise Retriable(
             "not everything could be stopped", seen="; ".join(failed), resolve="onceover clusters status"
         )
     return ran
+
+
+def demo_home(home: Path) -> Path:
+    """Return where the files of a demo are that ends what it started."""
+    return home / "demo"
+
+
+@contextmanager
+def fresh_home(home: Path) -> Iterator[None]:
+    """Wait until no other demo runs in ``home``, end what a killed one has left, and delete its files."""
+    with alone(home, "onceover demo"):
+        _end_left(home)
+        emptied(home)
+        yield
+
+
+def _end_killed(home: Path) -> bool:
+    """End what a demo that was killed has left; return whether that was anything. One that runs keeps all."""
+    with alone_if_free(home, "make down") as free:
+        return free and _end_left(home)
+
+
+def _end_left(home: Path) -> bool:
+    # Brokers go with the demo. A Spark driver does not: it waits for them, to finish its transactions.
+    return upairflow.down(home / "airflow")
 
 
 def _forget(home: Path) -> dict[str, bool]:

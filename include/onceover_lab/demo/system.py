@@ -1,13 +1,12 @@
 """The demo's real surroundings: two clusters, Airflow, the flow. Started together, stopped together.
 
 Invariant: unless it is kept on purpose, everything started here ends when the ``with`` block ends, also on
-Ctrl-C, and when this process is killed.
+Ctrl-C. When this process is killed, the next demo or ``make down`` ends what Airflow's tasks have left.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -59,17 +58,17 @@ class DemoSystem:
 def running_system(home: Path, narrator: Narrator, *, keep: bool) -> Iterator[DemoSystem]:
     """Start everything with its files under ``home``; stop it at the end unless ``keep``.
 
-    Without ``keep`` the home of an earlier demo is deleted first: the story begins with empty clusters.
+    Without ``keep`` the home of an earlier demo is emptied first, behind the end of one that still runs: the
+    story begins with empty clusters.
 
     Raises:
         UsageError: no Java, or a configured port is taken.
         Retriable: a part did not start.
     """
     java = ensure_java()
-    if not keep and home.exists():
-        shutil.rmtree(home)
-    home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
+        if not keep:
+            stack.enter_context(machine.fresh_home(home))
         narrator.say("Starting two Kafka clusters, east and west.")
         starting = stack.enter_context(ExitStack())
         if keep:

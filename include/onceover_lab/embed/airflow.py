@@ -26,6 +26,9 @@ import psutil
 from onceover.errors import Retriable, UsageError
 from onceover.process.children import ChildProcess, tail
 from onceover_lab.embed.airflow_config import (
+    AUDIT_POOL,
+    AUDIT_POOL_VARIABLE,
+    AUDIT_SLOTS,
     CONFIG_FILE,
     COPY_POOL,
     COPY_SLOTS,
@@ -60,6 +63,7 @@ COMPONENTS: Final[Mapping[str, Sequence[str]]] = {
 }
 # No task of ours defers, but Airflow's Home page shows a missing triggerer in red.
 TRIGGERER: Final[Mapping[str, Sequence[str]]] = {"triggerer": ("triggerer", "--skip-serve-logs")}
+_LINEAGE: Final = ("AIRFLOW__OPENLINEAGE__", "OPENLINEAGE_")
 _PRIVATE: Final = 0o600
 _HEALTHY: Final = "healthy"
 
@@ -122,13 +126,14 @@ class AirflowHome(AirflowRest):
             time.sleep(POLL_INTERVAL_S)
 
     def await_ready(self, since: datetime) -> None:
-        """Wait as ``await_healthy`` does, and see to the pool of the copies: a task of none waits for ever.
+        """Wait as ``await_healthy`` does, and see to the pools: a task of none waits for ever.
 
         Raises:
             Retriable: as ``await_healthy``; or Airflow does not take the pool.
         """
         self.await_healthy(since)
         self.put_pool(COPY_POOL, COPY_SLOTS, "copies of flows; what is left is for all else")
+        self.put_pool(AUDIT_POOL, AUDIT_SLOTS, "audits that schedules begin")
 
 
 class AirflowStandalone(AirflowHome):
@@ -237,7 +242,9 @@ def _prepare(home: Path, dags: Path, plugins: Path, port: int) -> str:
     """Write the configuration and the login; return the password."""
     config = home / CONFIG_FILE
     secret = AirflowSecrets.read(config)
-    text = render_config(home, dags=dags.absolute(), plugins=plugins.absolute(), port=port, secret=secret)
+    found = config.read_text(encoding="utf-8") if config.exists() else ""
+    dags, plugins = dags.absolute(), plugins.absolute()
+    text = render_config(home, dags=dags, plugins=plugins, port=port, secret=secret, found=found)
     write_private(config, text.encode())
     return password_of(home)
 
@@ -255,19 +262,31 @@ def password_of(home: Path) -> str:
 
 def environment_of(home: Path, mark: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of all components of a home."""
-    # A developer's AIRFLOW__ variables would override our configuration file.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
+    unused = unused_settings()
+    kept = {name: value for name, value in os.environ.items() if name not in unused}
     own = {
         "AIRFLOW_HOME": str(home),
         MARK: mark,
         POOL_VARIABLE: COPY_POOL,
         SLOTS_VARIABLE: str(COPY_SLOTS),
+        AUDIT_POOL_VARIABLE: AUDIT_POOL,
         # Otherwise setproctitle overwrites the memory in which ps and we look for the mark.
         "SPT_NOENV": "1",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "NO_COLOR": "1",
     }
     return {**kept, **environ, **own}
+
+
+def lineage_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that switch lineage on: Airflow's, and those of OpenLineage's client."""
+    return {name: value for name, value in environ.items() if name.startswith(_LINEAGE)}
+
+
+def unused_settings() -> list[str]:
+    """Return a developer's other AIRFLOW__ variables: they would override our configuration file."""
+    names = (name for name in os.environ if name.startswith("AIRFLOW__"))
+    return sorted(name for name in names if not name.startswith(_LINEAGE))
 
 
 def make_database(home: Path, env: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """The configuration of the embedded Airflow, as text. Nothing here starts or reads anything.
 
-Invariant: the server listens on loopback only, nothing is reported to anybody, and every secret is
-random and stays in files that only their owner can read.
+Invariant: the server listens on loopback only, nothing is reported to anybody but by a section that a person
+has added, and every secret is random and stays in files that only their owner can read.
 """
 
 from __future__ import annotations
@@ -26,19 +26,39 @@ DATABASE_FILE: Final = "airflow.db"
 DATABASE_PATIENCE_S: Final = 60
 PASSWORDS_FILE: Final = "passwords.json"
 PARALLELISM: Final = 8
-# A `forever` run holds a slot as long as it runs; six of them leave two for everything else. The variables
+# A `forever` run holds a slot as long as it runs; six of them leave two for everything else, of which audits
+# that schedules begin take one. The variables
 # are those of onceover_airflow.starting.pools, which is not for the process that starts Airflow.
 POOL_VARIABLE: Final = "ONCEOVER_COPY_POOL"
 SLOTS_VARIABLE: Final = "ONCEOVER_COPY_SLOTS"
 COPY_POOL: Final = "onceover_copies"
 COPY_SLOTS: Final = 6
+AUDIT_POOL_VARIABLE: Final = "ONCEOVER_AUDIT_POOL"
+AUDIT_POOL: Final = "onceover_audits"
+AUDIT_SLOTS: Final = 1
 # Seconds until a new or changed DAG or flow file is seen. Every look costs a fork and a third of a
 # second of CPU, which on a small machine the copying would miss.
 DAG_REFRESH_S: Final = 15
-# 5 by default, which a server that has just started misses where Spark starts beside it: the task then fails.
-TASK_API_TIMEOUT_S: Final = 30
+# By section and key; docker-compose.yaml and docker/kubernetes say the same, and a test compares them.
+PATIENCE: Final[Mapping[str, Mapping[str, int]]] = {
+    "workers": {
+        # Seconds. 5 by default, which a server that has just started misses where Spark starts beside it: the
+        # task then fails.
+        "execution_api_timeout": 30,
+        # A task is ended when it could not tell Airflow's server so often in a row that it lives, which it
+        # tries every 5 s at most: half an hour. By default 3, and a copy ends 40 s behind the server.
+        "max_failed_heartbeats": 360,
+    },
+    # Seconds. The scheduler gives a task up that it has not heard of for as long, and has it tried again: a
+    # copy that lives is taken over then. By default 300. Not longer than usual outages: of a task whose
+    # supervisor was killed nothing else tells, and its copy ends soon behind it.
+    "scheduler": {"task_instance_heartbeat_timeout": 600},
+}
 # Names that Airflow does not hide by itself in a Connection's extra (measured, 3.3.2).
 SENSITIVE_NAMES: Final = "jaas_config,key_pem,oauthbearer_config,keystore_key"
+_HEAD: Final = (
+    "# Written anew at every start of Airflow; sections of your own, such as [openlineage], stay.\n"
+)
 _JWT_BYTES: Final = 64
 _FERNET_BYTES: Final = 32
 
@@ -83,13 +103,19 @@ class AirflowSecrets:
                 where=str(config),
                 expected="core.fernet_key, api_auth.jwt_secret and api.secret_key",
                 seen=type(error).__name__,
-                resolve=f"put the file back from a copy, or give up its Connections and runs: remove "
-                f"{config.parent}; then start again",
+                resolve="repair the file, put it back from a copy, or give up its Connections and runs: "
+                f"remove {config.parent}; then start again",
             ) from None
 
 
-def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets) -> str:
-    """Return ``airflow.cfg``: SQLite, LocalExecutor, one API worker, everything below ``home``."""
+def render_config(
+    home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets, found: str = ""
+) -> str:
+    """Return ``airflow.cfg``: SQLite, LocalExecutor, one API worker, everything below ``home``.
+
+    Args:
+        found: the configuration so far, of which sections stay that are not written here.
+    """
     url = f"http://{LOOPBACK}:{port}"
     sections: Mapping[str, Mapping[str, object]] = {
         "core": {
@@ -123,10 +149,13 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
             "refresh_interval": DAG_REFRESH_S,
             "min_file_process_interval": DAG_REFRESH_S,
         },
-        "workers": {"execution_api_timeout": TASK_API_TIMEOUT_S},
         "usage_data_collection": {"enabled": False},
+        **PATIENCE,
     }
     parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(found)
+    for name in sections:
+        parser.remove_section(name)
     # "%" starts an interpolation when Airflow reads the file.
     parser.read_dict(
         {
@@ -136,4 +165,4 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
     )
     text = io.StringIO()
     parser.write(text)
-    return text.getvalue()
+    return _HEAD + text.getvalue()

@@ -6,9 +6,11 @@ Its commands are run as processes in tests/integration/test_deployment.py.
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,11 @@ import yaml
 from airflow.configuration import conf
 from cryptography.fernet import Fernet
 
+from onceover.config.clients.resolve import check_private
 from onceover.process.guard import SECRET_FILE_VARIABLE, protection
 from onceover_airflow.approvals.seal import KEY_VARIABLE
 from onceover_airflow.jobs.operators import STOP_BUDGET_S
-from onceover_airflow.starting.pools import POOL_VARIABLE, SLOTS_VARIABLE
+from onceover_airflow.starting.pools import AUDIT_POOL_VARIABLE, POOL_VARIABLE, SLOTS_VARIABLE
 from onceover_lab.embed.airflow import COMPONENTS
 from onceover_lab.embed.jars import DEFAULT_VERSION
 
@@ -47,6 +50,9 @@ OURS = sorted(name for name in SERVICES if name.startswith(("airflow", "spark", 
 AIRFLOWS = sorted(name for name in SERVICES if name.startswith("airflow"))
 REFERENCE = re.compile(r"\$\{([A-Z_]+)(:-[0-9]+)?\}")
 SECRET_NAME = re.compile(r"PASSWORD|SECRET|FERNET_KEY|SQL_ALCHEMY_CONN|AUTH_(TOKEN|KEY)")
+# Who reads client files, and where they are.
+TALKERS = ("airflow-api-server", "airflow-scheduler", "spark-worker", "onceover-metrics")
+CLIENTS = Path("/run/secrets/clients")
 # The user of our image, and where it may write in it.
 UID = "50000"
 
@@ -80,7 +86,6 @@ def test_kafka_has_the_version_of_the_embedded_clusters(compose: dict[str, Any])
 
 def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
     """One image installs requirements.txt, which says what uv.lock says."""
-    assert {compose["services"][name]["build"]["dockerfile"] for name in OURS} == {"docker/Dockerfile"}
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert "--requirement requirements.txt" in dockerfile
     assert "apache-airflow" not in dockerfile
@@ -89,6 +94,16 @@ def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
     exported = requirements("requirements.txt")
     for package in ("apache-airflow", "apache-airflow-providers-apache-spark", "pyspark", "pyspark-client"):
         assert exported[package] == locked[package]
+
+
+def test_one_service_builds_the_image_that_all_of_ours_run(compose: dict[str, Any]) -> None:
+    """Several would export it under one name at once, which fails; and no registry is asked for it."""
+    services = compose["services"]
+    assert {name: service["build"] for name, service in services.items() if "build" in service} == {
+        "airflow-migrate": {"context": ".", "dockerfile": "docker/Dockerfile"}
+    }
+    ours = [services[name] for name in OURS]
+    assert {(each["image"], each.get("pull_policy")) for each in ours} == {("onceover:local", "never")}
 
 
 def test_nothing_without_a_hash_gets_into_the_image() -> None:
@@ -198,9 +213,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docker")
     (folder / "make-secrets").write_text((PROJECT / "docker" / "make-secrets").read_text())
     done = subprocess.run(["bash", folder / "make-secrets"], capture_output=True, text=True, check=True)
-    values = [path.read_text() for path in (folder / "secrets").iterdir()]
+    values = [path.read_text() for path in secret_files(folder)]
     assert [value for value in values if value in done.stdout + done.stderr] == []
     return folder
+
+
+def secret_files(folder: Path) -> list[Path]:
+    """Return what the script has made, without the folder for client files."""
+    return [path for path in (folder / "secrets").iterdir() if path.is_file()]
 
 
 def test_secrets_are_files_that_nobody_else_on_the_machine_reaches(
@@ -208,17 +228,17 @@ def test_secrets_are_files_that_nobody_else_on_the_machine_reaches(
 ) -> None:
     """A folder of its owner's, in it what containers of other users can read: an engine changes no mode."""
     assert stat.S_IMODE((made / "secrets").stat().st_mode) == 0o700
-    files = {path.name: path for path in (made / "secrets").iterdir()}
+    files = {path.name: path for path in secret_files(made)}
     wanted = {name: entry["file"] for name, entry in compose["secrets"].items()}
     assert wanted == {name: f"docker/secrets/{name}" for name in files}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o444}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files.values()} == {0o644}
     assert {path.name for path in made.iterdir()} == {"make-secrets", "secrets"}
     assert "secrets" in (PROJECT / "docker" / ".gitignore").read_text(encoding="utf-8").split()
 
 
 def test_secrets_fit_together_and_are_what_their_readers_take(made: Path) -> None:
     """A password twice, a key that is one, JSON, a property; long enough; made anew each time."""
-    values = {path.name: path.read_text() for path in (made / "secrets").iterdir()}
+    values = {path.name: path.read_text() for path in secret_files(made)}
     assert f"airflow:{values['database_password']}@postgres/airflow" in values["airflow_database"]
     assert values["spark_properties"] == f"spark.authenticate.secret {values['spark_secret']}"
     (user, password), *others = json.loads(values["airflow_passwords"]).items()
@@ -233,12 +253,58 @@ def test_secrets_fit_together_and_are_what_their_readers_take(made: Path) -> Non
     assert len({*values.values(), password}) == len(values) + 1
 
 
+def test_client_files_are_found_wherever_clusters_are_talked_to(compose: dict[str, Any], made: Path) -> None:
+    """By tasks and drivers, the page, lanes and the exporter; handed over as all other secrets are."""
+    clients = made / "secrets" / "clients"
+    assert (stat.S_IMODE(clients.stat().st_mode), list(clients.iterdir())) == (0o755, [])
+    for name in TALKERS:
+        assert mounted(compose, name).get(str(CLIENTS)) == "./docker/secrets/clients", name
+    # Of whoever made it, readable by all, in a folder that nobody else gets through.
+    check_private(os.stat_result((stat.S_IFREG | 0o444, 0, 0, 1, 1000, 0, 0, 0, 0, 0)), CLIENTS / "x.yaml")
+
+
 def test_secrets_that_exist_are_kept(made: Path) -> None:
     """The database can be opened with its password only."""
     before = (made / "secrets" / "database_password").read_text()
     done = subprocess.run(["bash", made / "make-secrets"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert (made / "secrets" / "database_password").read_text() == before
+
+
+def test_secrets_made_at_once_are_one_set(tmp_path: Path) -> None:
+    """Whoever comes second keeps what is there, and puts nothing into it."""
+    script = tmp_path / "make-secrets"
+    script.write_text((PROJECT / "docker" / "make-secrets").read_text())
+    running = [
+        subprocess.Popen(["bash", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(6)
+    ]
+    said = [process.communicate() for process in running]
+    assert sorted(process.returncode for process in running) == [0, 2, 2, 2, 2, 2], said
+    assert {path.name for path in tmp_path.iterdir()} == {"make-secrets", "secrets"}
+    assert [path for path in (tmp_path / "secrets").iterdir() if path.is_dir()] == [
+        tmp_path / "secrets" / "clients"
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"bob": "planted-7f3a"}', '{"admin": ""}', '{"admin": 1}'])
+def test_a_login_without_a_password_is_refused_before_airflow_makes_one(tmp_path: Path, text: str) -> None:
+    """It would print it. Nothing is begun, what was there is kept, and nothing of the file is shown."""
+    (tmp_path / "airflow_passwords").write_text(text)
+    kept = tmp_path / "passwords.json"
+    kept.write_text("{}")
+    environ = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "ONCEOVER_SECRETS": str(tmp_path),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(kept),
+    }
+    done = subprocess.run(
+        ["bash", PROJECT / "docker" / "prepare-airflow"], env=environ, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, kept.read_text()) == (1, "", "{}")
+    assert "airflow_passwords" in done.stderr
+    assert "planted" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_every_lasting_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
@@ -256,6 +322,8 @@ def test_mounted_files_and_volumes_exist(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
         for mount in service.get("volumes", []):
             source = mount.split(":")[0]
+            if source == "./docker/secrets/clients":
+                continue
             known = (PROJECT / source).exists() if source.startswith(".") else source in compose["volumes"]
             assert known, f"{name}: {mount}"
 
@@ -270,7 +338,7 @@ def test_who_writes_has_a_volume_where_its_user_may(compose: dict[str, Any]) -> 
     """A volume takes its owner from the folder of the image: one that is not there is root's."""
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(rf"useradd .*--uid {UID} onceover", dockerfile)
-    assert re.search(r"^USER onceover$", dockerfile, re.M)
+    assert re.search(rf"^USER {UID}$", dockerfile, re.M)
     made = re.search(r"mkdir -p ([^\\\n]+) \\\n", dockerfile)
     owned = re.search(r"chown onceover ([^\n]+)\n", dockerfile)
     assert made and owned and made[1] == owned[1]
@@ -294,8 +362,14 @@ def test_spark_works_where_it_may_write_and_cleans_up(compose: dict[str, Any]) -
 def test_a_stop_ends_tasks_first_and_in_time(compose: dict[str, Any]) -> None:
     """Before an engine kills them, and while all that they talk to is there."""
     scheduler = compose["services"]["airflow-scheduler"]
-    interpreter, script, patience_s, *command = scheduler["command"]
+    interpreter, script, patience_s, silence_s, health, *command = scheduler["command"]
     assert (interpreter, script) == ("python", "/opt/onceover/docker/tasks_first.py")
+    # Airflow takes one for alive that it has heard of within half a minute.
+    assert float(silence_s) >= 10 * conf.getfloat("scheduler", "scheduler_health_check_threshold")
+    (asked,) = [
+        word for word in compose["services"]["airflow-api-server"]["healthcheck"]["test"] if "/" in word
+    ]
+    assert f"'{health.replace('airflow-api-server', '127.0.0.1')}'" in asked
     assert command == ["airflow", *COMPONENTS["scheduler"]]
     grace = re.fullmatch(r"([0-9]+)s", scheduler["stop_grace_period"])
     assert grace and STOP_BUDGET_S < float(patience_s) <= int(grace[1]) - 10
@@ -322,6 +396,8 @@ def test_copies_leave_slots_for_approvals_and_audits(compose: dict[str, Any]) ->
         settings = compose["services"][name]["environment"]
         slots, most = int(settings[SLOTS_VARIABLE]), int(settings["AIRFLOW__CORE__PARALLELISM"])
         assert (settings[POOL_VARIABLE], slots >= 8, most - slots >= 4) == ("onceover_copies", True, True)
+        audits = int(settings["ONCEOVER_AUDIT_SLOTS"])
+        assert (settings[AUDIT_POOL_VARIABLE], 0 < audits < most - slots) == ("onceover_audits", True)
     script = (PROJECT / "docker" / "prepare-airflow").read_text(encoding="utf-8")
     assert f'airflow pools set "${POOL_VARIABLE}" "${SLOTS_VARIABLE}"' in script
 
@@ -338,8 +414,11 @@ def test_the_flows_are_watched(compose: dict[str, Any]) -> None:
     assert config["scrape_configs"][0]["static_configs"] == [{"targets": [f"onceover-metrics:{port}"]}]
     for name in config["rule_files"]:
         assert files[str(Path(place).with_name(name))] == f"./docker/monitoring/{name}"
-    assert mounted(compose, "onceover-metrics") == {
-        services["onceover-metrics"]["environment"]["ONCEOVER_FLOWS"]: "./include/flows"
+    settings, files = services["onceover-metrics"]["environment"], mounted(compose, "onceover-metrics")
+    assert files == {
+        settings["ONCEOVER_FLOWS"]: "./include/flows",
+        settings.get("ONCEOVER_HOME"): "metrics-var",
+        str(CLIENTS): "./docker/secrets/clients",
     }
     provided = mounted(compose, "grafana")
     place = "/etc/grafana/provisioning"
@@ -359,6 +438,8 @@ def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> N
     for folder in ("dags", "plugins", "include", "spark_jobs"):
         assert re.search(rf"^COPY {folder} {folder}$", dockerfile, re.M), folder
         assert f"!{folder}" in let_in
+    # Where nobody but root writes, each process would compile it anew.
+    assert re.search(r"&& python -m compileall -q include spark_jobs \\$", dockerfile, re.M)
     scripts = {
         word.removeprefix("/opt/onceover/")
         for name in OURS
@@ -371,6 +452,8 @@ def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> N
     assert (PROJECT / "docker" / "prepare-airflow").stat().st_mode & stat.S_IXOTH
     for name in AIRFLOWS:
         settings = compose["services"][name]["environment"]
+        # Kubernetes' chart puts its configuration there, and says so to nobody.
+        assert f"ENV AIRFLOW_HOME={settings['AIRFLOW_HOME']}\n" in dockerfile
         for part in ("DAGS", "PLUGINS"):
             place = settings[f"AIRFLOW__CORE__{part}_FOLDER"]
             assert mounted(compose, name)[place] == f"./{part.lower()}"
@@ -395,6 +478,7 @@ def test_spark_finds_nothing_of_airflows(compose: dict[str, Any]) -> None:
     assert mounted(compose, "spark-worker") == {
         flows: home[flows],
         files: home[files],
+        str(CLIENTS): home[str(CLIENTS)],
         "/var/lib/spark": "spark-work",
     }
 

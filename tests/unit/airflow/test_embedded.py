@@ -15,7 +15,7 @@ from onceover_lab.embed import airflow
 from onceover_lab.embed.airflow import is_healthy
 from onceover_lab.embed.airflow_config import AirflowSecrets, render_config
 from onceover_lab.embed.airflow_rest import AirflowRest
-from onceover_lab.embed.up.airflow import down, status
+from onceover_lab.embed.up.airflow import down, note_settings, status
 
 
 def rendered(home: Path, secret: AirflowSecrets) -> configparser.ConfigParser:
@@ -66,6 +66,43 @@ def test_secrets_survive_a_restart(tmp_path: Path) -> None:
     path.write_text(render_config(tmp_path, dags=tmp_path, plugins=tmp_path, port=1, secret=first))
     assert AirflowSecrets.read(path) == first
     assert AirflowSecrets.read(tmp_path / "absent.cfg") != first
+
+
+def test_sections_of_a_persons_own_survive_a_restart(tmp_path: Path) -> None:
+    """As lineage.md says: `[openlineage]` in airflow.cfg. What is ours is written anew, keys and port too."""
+    first = AirflowSecrets.generate()
+    path = tmp_path / "airflow.cfg"
+    path.write_text(render_config(tmp_path, dags=tmp_path, plugins=tmp_path, port=1, secret=first))
+    with path.open("a") as file:
+        file.write('[openlineage]\ntransport = {"type": "http", "url": "http://c:1/%%20"}\n')
+    changed = path.read_text().replace("port = 1\n", "port = 9\n")
+    text = render_config(tmp_path, dags=tmp_path, plugins=tmp_path, port=2, secret=first, found=changed)
+    parser = configparser.ConfigParser()
+    parser.read_string(text)
+    assert parser["openlineage"]["transport"] == '{"type": "http", "url": "http://c:1/%20"}'
+    assert parser["api"]["port"] == "2"
+    assert "sections of your own" in text.splitlines()[0]
+
+
+def test_lineage_is_switched_on_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As lineage.md says; other variables of Airflow would override what it is given here."""
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", "{}")
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    found = airflow.environment_of(tmp_path, "mark", {})
+    assert {name for name in found if name.startswith("AIRFLOW__")} == {"AIRFLOW__OPENLINEAGE__TRANSPORT"}
+
+
+def test_variables_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that this Airflow is not given, and those that came after it was started."""
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "CeleryExecutor")
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", "new")
+    notes: list[str] = []
+    note_settings(notes.append, None)
+    assert notes == ["AIRFLOW__CORE__EXECUTOR: has no effect on this Airflow, which has settings of its own"]
+    note_settings(notes.append, {"AIRFLOW__OPENLINEAGE__TRANSPORT": "new"})
+    assert len(notes) == 2
+    note_settings(notes.append, {"AIRFLOW__OPENLINEAGE__TRANSPORT": "old"})
+    assert "AIRFLOW__OPENLINEAGE__TRANSPORT: has an effect from Airflow's next start" in notes[-1]
 
 
 @pytest.mark.parametrize("content", [b"", b"[core]\n", b"no section", b"\xff"])

@@ -60,6 +60,18 @@ def test_schedules_are_read_and_nothing_else_breaks_them(folder: Path) -> None:
     ]
 
 
+def test_a_copy_of_a_flow_file_is_scheduled_for_nobody(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its runs would fence those of the flow that it was copied from."""
+    for name in ("dr", "dr-old"):
+        (folder / f"{name}.yaml").write_text('flow: dr\nschedules: {replicate: "@daily"}')
+    for name in ("x", "y"):
+        (folder / f"{name}.yaml").write_text('flow: z\nschedules: {replicate: "@daily"}')
+    assert [flow.name for flow in flows.scheduled_flows("replicate")] == ["dr"]
+    assert "dr-old.yaml gives no schedule (another file has the same flow)" in caplog.text
+
+
 @pytest.mark.parametrize("fault", [ValueError, RecursionError, MemoryError, KeyError])
 def test_what_nobody_foresaw_in_one_file_costs_that_flow_its_dag_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: type[Exception]

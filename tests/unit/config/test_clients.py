@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pickle
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,13 @@ from urllib.parse import urlencode
 import pytest
 
 from onceover.config.clients.keys import ALLOWED, REFUSED, SYNONYMS
-from onceover.config.clients.resolve import ClientConfig, resolve_client, resolve_clients
-from onceover.config.faults import BadConfig
+from onceover.config.clients.resolve import (
+    ClientConfig,
+    check_private,
+    resolve_client,
+    resolve_clients,
+)
+from onceover.config.faults import BadConfig, Invalid
 from onceover.config.flow.flowfile import ClusterSpec
 from onceover.config.flow.load import load_flow
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
@@ -118,6 +124,19 @@ def test_a_bad_connection_names_the_variable_and_no_value(text: str, words: str)
     assert words in line
 
 
+def test_a_connection_that_is_not_given_is_no_broken_file(write_flow: FlowWriter) -> None:
+    """It has a code of its own; where something else is wrong beside it, that is to be corrected first."""
+    source, target = ({"client": None, "connection": name} for name in ("a", "b"))
+    flow = load_flow(write_flow({"source": source, "target": target}), environ=ENVIRON)
+    with pytest.raises(BadConfig) as caught:
+        resolve_clients(flow, ENVIRON)
+    assert (caught.value.code, len(caught.value.faults)) == ("NO_CONNECTION", 2)
+    assert pickle.loads(pickle.dumps(caught.value)).code == "NO_CONNECTION"  # noqa: S301 - our own
+    with pytest.raises(BadConfig) as caught:
+        resolve_clients(flow, {**ENVIRON, "AIRFLOW_CONN_A": "{"})
+    assert caught.value.code == "bad_config"
+
+
 def test_name_that_no_shell_can_export_is_set_in_front_of_the_command() -> None:
     """Ids with hyphens are usual; `export AIRFLOW_CONN_KAFKA-TARGET=...` is an error in every shell."""
     with pytest.raises(BadConfig, match=r"write env 'AIRFLOW_CONN_KAFKA-TARGET=\{"):
@@ -148,13 +167,58 @@ def test_a_private_client_file_is_read_as_it_stands(tmp_path: Path, name: str, t
     assert dict(client.properties) == {"bootstrap.servers": "a:1", "client.id": "${X}"}
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o700, 0o602])
+@pytest.mark.parametrize("mode", [0o604, 0o620, 0o644, 0o660, 0o700, 0o602])
 def test_a_client_file_open_to_others_is_refused_with_the_command(tmp_path: Path, mode: int) -> None:
     """Nothing of it is read."""
     path = tmp_path / "c.properties"
     (line,) = _faults(lambda: _resolve(_write(path, f"sasl.password={SECRET}", mode)))
     assert line.startswith(f"f.yaml: target: client_file {path}: has mode {mode:04o}")
-    assert line.endswith(f"run: chmod 600 {path}")
+    assert f"run: chmod 600 {path}; " in line
+    assert line.endswith("or, as a secret of its container, mount it below /run/secrets")
+
+
+OWN, ROOT = 50000, 0
+
+
+@pytest.mark.parametrize(
+    ("path", "owner", "mode"),
+    [
+        # A Secret's volume in a pod with fsGroup, at its strictest; one with a mode of its own.
+        ("/etc/onceover/clients/..data/west.properties", ROOT, 0o440),
+        ("/etc/onceover/west.properties", ROOT, 0o640),
+        # A file secret of an engine, and a Secret's volume as it comes.
+        ("/run/secrets/west.properties", 1000, 0o444),
+        ("/run/secrets/onceover/west.properties", ROOT, 0o644),
+    ],
+)
+def test_a_client_file_is_taken_as_engines_hand_secrets_over(path: str, owner: int, mode: int) -> None:
+    """To a user whom nothing else lets in; read by nobody who is not meant to."""
+    check_private(_status(owner, mode), Path(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "owner", "mode"),
+    [
+        # Somebody's own file: who else is in its group is the machine's affair.
+        ("/etc/onceover/west.properties", OWN, 0o640),
+        ("/etc/onceover/west.properties", ROOT, 0o644),
+        ("/etc/onceover/west.properties", ROOT, 0o460),
+        ("/run/secrets/west.properties", ROOT, 0o646),
+        ("/run/secrets/west.properties", OWN, 0o664),
+        ("/run/secrets/../../etc/onceover/west.properties", OWN, 0o644),
+        ("/run/secrets-of-mine/west.properties", OWN, 0o644),
+    ],
+)
+def test_a_client_file_that_others_read_or_change_for_no_reason_is_refused(
+    path: str, owner: int, mode: int
+) -> None:
+    """Wherever it is, nobody else may write it; a place that looks like an engine's is none."""
+    with pytest.raises(Invalid, match=f"has mode {mode:04o}"):
+        check_private(_status(owner, mode), Path(path))
+
+
+def _status(owner: int, mode: int) -> os.stat_result:
+    return os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ import hashlib
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from onceover.config import values
+from onceover.config import files, values
 from onceover.config.connect.connectfile import find_connect_files
 from onceover.config.document import EMBEDDED_VARIABLES, substitute
-from onceover.config.faults import Invalid
-from onceover.config.flow.load import find_flow_files, flows_dir, load_flow, run_dir
+from onceover.config.faults import BadConfig, Invalid
+from onceover.config.flow.load import find_flow_files, flows_dir, listed_clash, load_flow, run_dir
 from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
@@ -152,6 +153,72 @@ def test_a_stem_is_looked_for_in_the_flows_directory(write_flow: FlowWriter, tmp
     assert load_flow("orders-dr", environ=environ).flow == "another-name"
     with pytest.raises(UsageError, match=r'holds no flow file "order-dr"; did you mean "orders-dr"\?$'):
         load_flow("order-dr", environ=environ)
+
+
+def test_a_copy_that_was_left_in_the_directory_is_taken_for_no_flow(
+    write_flow: FlowWriter, tmp_path: Path
+) -> None:
+    """The file that is called after the flow is the flow's; the message about the other one names both."""
+    write_flow()
+    write_flow(name="orders-dr-old")
+    write_flow({"flow": "other"}, name="other")
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}
+    assert load_flow("orders-dr", environ=environ).path.name == "orders-dr.yaml"
+    assert load_flow("other", environ=environ).flow == "other"
+    with pytest.raises(BadConfig, match=r"orders-dr-old.yaml: flow: is orders-dr, as in orders-dr.yaml; "):
+        load_flow("orders-dr-old", environ=environ)
+    # A path is meant as it was typed.
+    assert load_flow(tmp_path / "orders-dr-old.yaml", environ=environ).flow == "orders-dr"
+
+
+def test_of_two_files_for_one_flow_neither_is_taken_where_none_is_called_after_it(
+    write_flow: FlowWriter, tmp_path: Path
+) -> None:
+    """Nobody could tell which one is meant."""
+    for name in ("a", "b"):
+        write_flow(name=name)
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}
+    for name, other in (("a", "b"), ("b", "a")):
+        with pytest.raises(BadConfig, match=rf"{name}.yaml: flow: is orders-dr, as in {other}.yaml"):
+            load_flow(name, environ=environ)
+
+
+def test_a_file_that_nobody_can_read_stands_for_the_flow_it_is_called_after(
+    write_flow: FlowWriter, tmp_path: Path
+) -> None:
+    """A copy does not take its place while it is broken; others' broken files are nobody's business."""
+    write_flow("flow: [", name="orders-dr")
+    write_flow(name="orders-dr-old")
+    write_flow({"flow": "other"}, name="other")
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}
+    with pytest.raises(BadConfig, match=r"orders-dr-old.yaml: flow: is orders-dr, as in orders-dr.yaml"):
+        load_flow("orders-dr-old", environ=environ)
+    assert load_flow("other", environ=environ).flow == "other"
+
+
+def test_a_file_that_is_named_by_its_path_needs_no_flows_directory(write_flow: FlowWriter) -> None:
+    """One that nobody can read holds no other file of the flow, as far as anybody knows."""
+    flow = load_flow(write_flow(), environ=ENVIRON)
+    for folder in ("/no/such", "x" * 300):
+        assert listed_clash(flow.path, {"ONCEOVER_FLOWS": folder}) is None
+
+
+@pytest.mark.parametrize("fault", [RecursionError, MemoryError, KeyError])
+def test_what_nobody_foresaw_in_another_file_keeps_no_flow_from_being_read(
+    write_flow: FlowWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    """Its own reader tells what it is."""
+    write_flow()
+    odd = write_flow({"flow": "odd"}, name="odd")
+    inner = files.ConfigKind.read
+
+    def read(kind: files.ConfigKind, path: Path) -> Any:
+        if path == odd:
+            raise fault
+        return inner(kind, path)
+
+    monkeypatch.setattr(files.ConfigKind, "read", read)
+    assert load_flow("orders-dr", environ={**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}).flow == "orders-dr"
 
 
 def test_files_without_a_valid_name_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -44,3 +44,25 @@ def test_a_spread_schedule_comes_as_often_as_it_says(preset: str) -> None:
     times = croniter(cron, begin)
     count = sum(1 for _ in iter(lambda: times.get_next(datetime) < begin + timedelta(days=365), False))
     assert count in (often[preset], often[preset] + 1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "hours"),
+    [
+        ("@hourly", 1),
+        ("0 3 * * *", 24),
+        ("*/5 8-18 * * 1-5", 61 + 5 / 60),
+        ("* * * * 1-5", 48 + 1 / 60),
+        ("0 0 1 * *", 31 * 24),
+        ("0 0 29 2 *", 1461 * 24),
+        ("0 * 1-20 * *", 11 * 24 + 1),
+        ("0 0 31 * *", 61 * 24),
+        ("@once", None),
+        ("@continuous", None),
+        (None, None),
+    ],
+)
+def test_longest_wait_of_a_schedule(schedule: str | None, hours: float | None) -> None:
+    """Nights and weekends are in it, and months of every length."""
+    waits = values.longest_wait(schedule)
+    assert waits == (None if hours is None else timedelta(hours=hours))

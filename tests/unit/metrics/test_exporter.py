@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +15,13 @@ from typing import Any
 import pytest
 
 from onceover.cli.main import main
+from onceover.drills.history import DrillHistory
+from onceover.errors import UsageError
+from onceover.groups.standing import unknown_standing
+from onceover.metrics.figures import exposition
 from onceover.wiring.monitoring import exporter as monitoring
-from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once
-from tests.support.statusentries import running_entry
+from onceover.wiring.monitoring.exporter import Exporter, FlowMonitor, MonitorSettings, look_once
+from tests.support.statusentries import partition_entry, running_entry
 from tests.support.wait import wait_until
 
 SETTINGS = MonitorSettings(interval_s=0.01, patience_s=0.2, most=100)
@@ -125,18 +132,182 @@ def test_files_come_and_go(folder: Path) -> None:
 
 
 def test_two_files_with_one_name_make_no_series_twice(folder: Path) -> None:
-    """Prometheus would take none of the scrape then; the second file is said to be broken."""
-    paths = [folder / "good.yaml", write(folder, "twin", "good")]
+    """Prometheus would take none of the scrape then. A copy that sorts before the flow's own file is not
+    looked at, and both are said not to be in order: nobody knows which one was meant.
+    """
+    paths = [write(folder, "good-old", "good"), folder / "good.yaml"]
+    both = {f'onceover_flow_file_valid{{flow="{flow}"}} 0.0' for flow in ("good", "good-old")}
     for text in (look_once(paths, SETTINGS), _settled(paths)):
-        names = [line.partition(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")]
-        assert len(names) == len(set(names))
-        assert lines(text, "flow_file_valid") == samples("flow_file_valid", good=1, twin=0)
+        assert_each_series_once(text)
+        assert lines(text, "flow_file_valid") == both
+        assert lines(text, "flow_status_exit") == {
+            'onceover_flow_status_exit{flow="good"} 2.0',
+            'onceover_flow_status_exit{flow="good-old"} 2.0',
+        }
+        assert 'onceover_flow_cluster_up{flow="good",side="target"} 0.0' in text.decode()
+
+
+def test_a_file_that_is_called_after_anothers_flow_makes_no_series_twice(folder: Path) -> None:
+    """Where it is not in order itself, its own name stands for it."""
+    paths = [write(folder, "a", "b"), write(folder, "b", "c"), write(folder, "d", "c")]
+    text = look_once(paths, SETTINGS)
+    assert_each_series_once(text)
+    assert lines(text, "flow_file_valid") == {
+        'onceover_flow_file_valid{flow="b"} 1.0',
+        'onceover_flow_file_valid{flow="b.yaml"} 0.0',
+        'onceover_flow_file_valid{flow="d"} 0.0',
+    }
+
+
+def assert_each_series_once(text: bytes) -> None:
+    names = [line.partition(" ")[0] for line in text.decode().splitlines() if not line.startswith("#")]
+    assert len(names) == len(set(names))
 
 
 def _settled(paths: list[Path]) -> bytes:
     with exporting(lambda: paths) as exporter:
         wait_until(lambda: len(lines(exporter.scrape(), "flow_file_valid")) == 2, 20, "both are seen")
         return exporter.scrape()
+
+
+@pytest.fixture
+def running(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `status` says of the flow: it runs, and a partition is stopped. Changes change the next look."""
+    told = {"partitions": [partition_entry(0, "stopped", 4)]}
+
+    def status(flow: Any, **_: object) -> dict[str, Any]:
+        return {**running_entry(flow.flow), "path": "", **told}
+
+    monkeypatch.setattr(monitoring, "read_status", status)
+    monkeypatch.setattr(monitoring, "drill_history", lambda *_: DrillHistory("good", (), 0))
+    return told
+
+
+def looked(monitor: FlowMonitor) -> bytes:
+    """Return what one look tells."""
+    return exposition([monitor.look()[1].texts()])
+
+
+STOPPED = 'onceover_flow_partitions{flow="good",state="stopped"} 1.0'
+WANTED = 'onceover_flow_wanted{flow="good"} 1.0'
+
+
+@pytest.mark.usefixtures("running")
+def test_a_file_that_was_in_order_once_is_watched_on_as_it_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is the matter with it now stands beside: no page goes away over a typo."""
+    path = folder / "good.yaml"
+    monitor, text = FlowMonitor(path, SETTINGS), path.read_text()
+
+    def tells(valid: int) -> None:
+        told = looked(monitor)
+        assert lines(told, "flow_file_valid") == samples("flow_file_valid", good=valid)
+        assert {STOPPED, WANTED} <= set(told.decode().splitlines())
+
+    tells(1)
+    for typo in (f"{text}tpics: 1\n", text.replace("flow: good", "flow: godo"), "flow: ["):
+        path.write_text(typo)
+        tells(0)
+    path.unlink()
+    tells(0)
+    path.write_text(text)
+    tells(1)
+    monkeypatch.delenv("SECRET")
+    tells(0)
+
+
+def test_a_flow_is_called_otherwise_once_its_run_has_ended(folder: Path, running: dict[str, Any]) -> None:
+    """Until then nobody else would watch the run."""
+    path = folder / "good.yaml"
+    monitor = FlowMonitor(path, SETTINGS)
+    looked(monitor)
+    path.write_text(_FLOW.format(name="other"))
+    assert monitor.look()[0] == "good"
+    running["run"] = {**running_entry()["run"], "state": "ended"}
+    assert monitor.look()[0] == "good"
+    assert monitor.look()[0] == "other"
+
+
+def test_a_file_that_was_never_in_order_is_told_as_broken_alone(folder: Path) -> None:
+    """Nobody knows what it is to copy, so nobody is missed."""
+    (folder / "good.yaml").write_text("flow: [")
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS))
+    assert lines(told, "flow_file_valid") == samples("flow_file_valid", good=0)
+    assert lines(told, "flow_wanted") == lines(told, "flow_lag_limit_seconds") == set()
+    assert lines(told, "flow_run_state") == {'onceover_flow_run_state{flow="good",state="unknown"} 1.0'}
+
+
+def test_a_file_that_goes_while_its_flow_runs_is_forgotten_when_the_run_has_ended(
+    folder: Path, running: dict[str, Any]
+) -> None:
+    """The run goes on without it."""
+    paths = [folder / "good.yaml"]
+    with exporting(lambda: list(paths)) as exporter:
+        wait_until(lambda: STOPPED in exporter.scrape().decode(), 20, "the flow is seen")
+        paths.pop().unlink()
+        exporter.refresh()
+        broken = samples("flow_file_valid", good=0)
+        wait_until(lambda: lines(exporter.scrape(), "flow_file_valid") == broken, 20, "the fault is seen")
+        assert STOPPED in exporter.scrape().decode()
+        running["run"] = {**running_entry()["run"], "state": "ended"}
+        ended = 'onceover_flow_run_state{flow="good",state="ended"} 1.0'
+        wait_until(lambda: ended in exporter.scrape().decode(), 20, "the end is seen")
+        exporter.refresh()
+        assert lines(exporter.scrape(), "look_fresh") == set()
+
+
+def test_an_airflow_connection_that_is_not_given_is_no_broken_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the exporter lacks is told by a code of its own; with the variable it is there."""
+    text = (folder / "good.yaml").read_text()
+    before = text[text.index('  client: {bootstrap.servers: "127.0.0.1:1') : text.index("target:")]
+    (folder / "good.yaml").write_text(text.replace(before, "  connection: kafka_east\n"))
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS))
+    assert lines(told, "flow_file_valid") == samples("flow_file_valid", good=1)
+    assert 'onceover_flow_needs{code="NO_CONNECTION",exit="2",flow="good"} 1.0' in told.decode()
+    given = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_EAST", json.dumps(given))
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS))
+    assert 'onceover_flow_cluster_up{flow="good",side="source"} 0.0' in told.decode()
+
+
+def test_groups_that_nobody_can_read_are_said_once(
+    folder: Path, running: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """In the samples they are only not there."""
+    error = UsageError("the index cannot be kept", where="/var", resolve="set another ONCEOVER_HOME")
+    running["groups"] = unknown_standing(error.as_dict())
+    now_s = [0.0]
+    monitor = FlowMonitor(folder / "good.yaml", SETTINGS, lambda: now_s[0])
+    for _ in range(3):
+        assert lines(looked(monitor), "flow_groups") == set()
+        now_s[0] += 100
+    assert caplog.text.count("the index cannot be kept; /var; set another ONCEOVER_HOME") == 1
+
+
+def test_one_look_tells_when_it_was_and_counts_nothing(folder: Path) -> None:
+    """Counters that began with it would stay 0 for ever."""
+    before_s = time.time()
+    text = look_once([folder / "good.yaml"], SETTINGS)
+    (line,) = lines(text, "look_timestamp_seconds")
+    assert before_s - 1 <= float(line.split()[-1]) <= time.time() + 1
+    kinds = {name: kind for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text.decode(), re.MULTILINE)}
+    assert set(kinds.values()) == {"gauge"}
+
+
+def test_one_look_is_written_whole(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside the file, and renamed: who reads it meanwhile finds the last one."""
+    path = folder / "textfile" / "onceover.prom"
+    path.parent.mkdir()
+    path.write_text("before")
+    with path.open() as reader:
+        assert main(["metrics", "--once", "--output", str(path), "--patience", "0.2"]) == 0
+        assert reader.read() == "before"
+    assert 'onceover_look_fresh{flow="good"} 1.0' in path.read_text()
+    assert [each.name for each in path.parent.iterdir()] == ["onceover.prom"]
+    assert str(path) in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -151,6 +322,8 @@ def _settled(paths: list[Path]) -> bytes:
         (["/no/such.yaml"], "there is no flow file"),
         (["good", "good"], "named twice"),
         (["--partitions", "-1"], "number of partitions"),
+        (["--output", "x.prom"], "is for one look"),
+        (["--once", "--output", "/no/such/x.prom"], "/no/such"),
     ],
 )
 def test_bad_input_is_refused_with_one_message(

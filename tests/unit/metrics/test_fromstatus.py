@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from onceover.config.codes import ConfigCode
 from onceover.errors import UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.catalogue import ALL, MetricKind
 from onceover.metrics.figures import Distribution, Figures, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
-from onceover.operate.statusshape import broken_entry
+from onceover.operate.statusshape import broken_entry, with_fault
 from onceover.state.records.runstate import RunState
 from tests.support.hostilenames import HOSTILE
 from tests.support.statusentries import NOW_MS, partition_entry, running_entry, status_entry
@@ -77,6 +78,41 @@ def test_every_state_has_a_sample_and_one_of_them_is_1() -> None:
     assert values(told, "flow_state")[("resting",)] == 1
     assert sum(values(told, "flow_state").values()) == 1
     assert values(told, "flow_run_state") == {(str(s),): float(s == RunState.RUNNING) for s in RunState}
+
+
+def test_of_a_run_that_nobody_knows_no_state_is_said_not_to_be_it() -> None:
+    """What Prometheus has seen last of the others is what was known last."""
+    assert values(status_entry(), "flow_run_state") == {("unknown",): 1}
+
+
+def test_a_file_that_is_not_in_order_is_said_beside_everything_else() -> None:
+    """The flow is read as the file was; with a Connection that is not given, no file is broken."""
+    told = with_fault(running_entry(lag_offsets=7), UsageError("unknown key"))
+    assert values(told, "flow_file_valid") == {(): 0}
+    assert values(told, "flow_lag_offsets") == {(): 7}
+    assert values(told, "flow_status_exit") == {(): 2}
+    missing = UsageError("no Connection", code=ConfigCode.NO_CONNECTION)
+    assert values(broken_entry("x", "/x.yaml", missing), "flow_file_valid") == {(): 1}
+    assert values(broken_entry("x", "/x.yaml", missing), "flow_needs") == {("NO_CONNECTION", "2"): 1}
+
+
+def test_what_was_never_proven_is_told_with_what_was() -> None:
+    """A topic that was enrolled a moment ago takes away neither the age of the others nor their number."""
+    old, new = {"at_ms": 5_000}, NOW_MS
+    some = [partition_entry(0, verified=old), partition_entry(1, verified={"at_ms": 9_000})]
+    outside = partition_entry(None, "not_enrolled", enrolled_ms=None)
+    for partitions, proven, since, counts in (
+        (some, {(): 5}, {(): 5}, (2, 0)),
+        ([*some, partition_entry(2, enrolled_ms=new), outside], {(): 5}, {(): 5}, (2, 1)),
+        ([partition_entry(0, enrolled_ms=3_000), some[1]], {(): 9}, {(): 3}, (1, 1)),
+        ([partition_entry(0, enrolled_ms=3_000)], {}, {(): 3}, (0, 1)),
+    ):
+        told = running_entry(partitions=partitions)
+        assert values(told, "flow_verified_timestamp_seconds") == proven
+        assert values(told, "flow_unproven_since_timestamp_seconds") == since
+        assert values(told, "flow_verified_partitions") == {(): counts[0]}
+        assert values(told, "flow_unverified_partitions") == {(): counts[1]}
+    assert values(running_entry(partitions=[outside]), "flow_unproven_since_timestamp_seconds") == {}
 
 
 def test_a_broken_file_says_so_and_is_asked_nothing() -> None:

@@ -22,7 +22,7 @@ def scraped() -> bytes:
     """Return a text with a metric of each kind."""
     figures = Figures()
     figures.put(m.FLOW_FILES, 3)
-    figures.put(m.LOOK_AGE, 1.5, 'a "flow"')
+    figures.put(m.LOOK_DURATION, 1.5, 'a "flow"')
     figures.put(m.LANE_RECORDS, 7, "f", "0")
     counts = [(0.1, 2), (1.0, 2), (float("inf"), 5)]
     figures.put(m.CANARY_ROUND_TRIP, Distribution(counts, 12.5), "f")
@@ -38,9 +38,9 @@ def converted() -> dict[str, Any]:
 def test_each_kind_keeps_its_meaning() -> None:
     """A gauge is what is; a counter only grows, and says since when."""
     metrics = converted()
-    gauge = metrics[m.LOOK_AGE.name]
+    gauge = metrics[m.LOOK_DURATION.name]
     assert isinstance(gauge.data, Gauge)
-    assert (gauge.unit, gauge.description) == ("s", m.LOOK_AGE.text)
+    assert (gauge.unit, gauge.description) == ("s", m.LOOK_DURATION.text)
     [point] = gauge.data.data_points
     assert (dict(point.attributes or {}), point.value) == ({"flow": 'a "flow"'}, 1.5)
     counter = metrics[m.LANE_RECORDS.name.removesuffix("_total")]

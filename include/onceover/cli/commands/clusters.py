@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from onceover.cli.terminal import streams
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.home import onceover_home
 from onceover.shown import lined
@@ -21,13 +24,8 @@ def up(args: argparse.Namespace) -> CommandResult:
     """
     home = onceover_home()
     notes: list[str] = []
-    try:
+    with explained_interrupt(home):
         found = machine.up(home, airflow=args.airflow, feed=args.feed, say=_say, note=notes.append)
-    except KeyboardInterrupt:
-        _say("interrupted; what runs by now goes on running:")
-        _say(describe(machine.status(home)))
-        _say(f"go on with the same command, or stop it: {_down()}")
-        raise
     lines = [*describe(found).split("\n"), *(f"note: {note}" for note in notes), "", *_hints(found)]
     return CommandResult({**found.document(), "notes": notes}, lined(lines))
 
@@ -35,7 +33,8 @@ def up(args: argparse.Namespace) -> CommandResult:
 def down(args: argparse.Namespace) -> CommandResult:
     """Stop everything; harmless when nothing runs."""
     home = onceover_home()
-    ran = machine.down(home, _say)
+    with explained_interrupt(home):
+        ran = machine.down(home, _say)
     stopped = [name for name, did in ran.items() if did]
     text = f"stopped: {', '.join(stopped)}; the data are kept in {home}" if stopped else "nothing was running"
     return CommandResult({"stopped": stopped, **machine.status(home).document()}, text)
@@ -45,6 +44,24 @@ def status(args: argparse.Namespace) -> CommandResult:
     """Show what runs."""
     found = machine.status(onceover_home())
     return CommandResult(found.document(), describe(found))
+
+
+@contextmanager
+def explained_interrupt(home: Path) -> Iterator[None]:
+    """Say after Ctrl-C what of ``home`` goes on running, and how that is ended."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        streams.complain(
+            lined(
+                [
+                    "interrupted; what runs by now goes on running:",
+                    *describe(machine.status(home)).split("\n"),
+                    f"go on with the same command, or stop it: {_down()}",
+                ]
+            )
+        )
+        raise
 
 
 def describe(found: MachineStatus) -> str:

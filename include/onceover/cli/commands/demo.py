@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import time
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Final, Self
 
@@ -37,13 +38,15 @@ def demo(args: argparse.Namespace) -> CommandResult:
         OnceoverError: a step failed; the text names it and where the logs are.
     """
     # Spark's, Airflow's and Kafka's helpers load slowly, and `onceover --help` has no use for them.
+    from onceover.cli.commands.clusters import explained_interrupt
+    from onceover_lab.demo.machine import demo_home
     from onceover_lab.demo.run import run_demo
 
     # `kill` and `timeout` end it like Ctrl-C: everything is stopped first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A kept system lives where `make up` and `make down` look for it.
-    home = onceover_home() if args.keep else onceover_home() / "demo"
-    with RichNarrator() as narrator:
+    home = onceover_home() if args.keep else demo_home(onceover_home())
+    with explained_interrupt(home) if args.keep else nullcontext(), RichNarrator() as narrator:
         report = run_demo(home, narrator, records=args.records, seconds=args.seconds, keep=args.keep)
     return CommandResult(report.as_dict(), render(report, kept=args.keep), 0 if report.ok else 1)
 

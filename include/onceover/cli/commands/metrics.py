@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from onceover.audit.report.htmlpage import put
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import asked_to_end
 from onceover.config import files as config_files
@@ -30,11 +31,13 @@ def run(args: argparse.Namespace) -> CommandResult:
     Raises:
         UsageError: no such flow, or the address is not to be had. A flow file that is not in order is no
             reason to end: its samples say so.
+        OSError: the file cannot be written.
     """
+    if args.output is not None and not args.once:
+        raise UsageError("--output is for one look", where="--output", resolve="add --once")
     paths, settings = _paths(args.flow), MonitorSettings(args.interval, args.patience, args.partitions)
     if args.once:
-        text = look_once(paths(), settings).decode()
-        return CommandResult({"metrics": text}, text.rstrip("\n"))
+        return _once(look_once(paths(), settings).decode(), args.output)
     exporter = Exporter(paths, settings)
     names_log = logging.getLogger(config_files.__name__)
     level = names_log.level
@@ -54,6 +57,16 @@ def run(args: argparse.Namespace) -> CommandResult:
         names_log.setLevel(level)
         exporter.close()
     return CommandResult({"host": args.host, "port": port}, "ended")
+
+
+def _once(text: str, output: str | None) -> CommandResult:
+    if output is None:
+        return CommandResult({"metrics": text}, text.rstrip("\n"))
+    path = Path(output).absolute()
+    # A folder that is not there would be one that nobody reads.
+    path.parent.stat()
+    put(text, path)
+    return CommandResult({"metrics": text, "output": str(path)}, f"written to {path}")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.signals import asked_to_end
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
+from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir, say_clash
 from onceover.errors import OnceoverError
 from onceover.planning.background import in_background
 from onceover.process.children import ChildProcess
@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> CommandResult:
         OnceoverError: what the driver reported.
     """
     flow = load_flow(args.flow)
+    say_clash(flow)
     job = replicate_job(flow, until=args.until, master=args.master)
     progress = _Progress(flow, show=not args.json, ends=args.until == CAUGHT_UP)
     document = _execute(flow, job, progress, Restarts(args.until, args.restarts))

@@ -13,7 +13,7 @@ MAX_PARTITIONS: Final = 2_000
 _EXAMPLES: Final = f"""examples:
   onceover metrics                              all flows of the flows directory, at http://127.0.0.1:9464/metrics
   onceover metrics flights-dr --interval 30s    one flow, looked at every half minute
-  onceover metrics --once > onceover.prom       one look, for node_exporter's textfile collector
+  onceover metrics --once --output DIR/onceover.prom    one look, for node_exporter's textfile collector
   onceover metrics --otlp http://127.0.0.1:4318 also to an OpenTelemetry collector, at each interval
 
 Runs until Ctrl-C or SIGTERM. Every flow is looked at in a thread of its own; a scrape is answered at once
@@ -56,6 +56,9 @@ def register(subparsers: Subparsers) -> None:
     )
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--once", action="store_true", help="look once, print the metrics, end")
+    parser.add_argument(
+        "--output", metavar="FILE", help="with --once: replace a file by them, in one step, instead"
+    )
     ways.add_argument(
         "--otlp", metavar="URL", help="also send them to an OpenTelemetry collector (http://host:4318)"
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.config.codes import ConfigCode
 from onceover.config.faults import message_lines
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
 from onceover.groups.standing import describe_standing
@@ -91,9 +92,7 @@ def _state_words(status: Mapping[str, Any]) -> str:
 def _title(status: Mapping[str, Any]) -> str:
     word = {OK: "", TEMPORARY: ", NOT FULLY KNOWN"}.get(status["exit"], ", NEEDS A PERSON")
     if status["error"] is not None:
-        bad = status["exit"] == BAD_CONFIG
-        why = f"its file {status['path']} is not in order" if bad else "its status cannot be read"
-        return f"{status['flow']}{word}: {why}"
+        return f"{status['flow']}{word}: {_broken_words(status)}"
     run = status["run"]["state"].replace("_", " ")
     state = _state_words(status)
     said = run if state not in (run, "caught up", "copying", _WAITING) else state
@@ -101,6 +100,13 @@ def _title(status: Mapping[str, Any]) -> str:
     mode = f", {AT_LEAST_ONCE.replace('_', ' ')}" if status["delivery"] == AT_LEAST_ONCE else ""
     route = f"{status['source']['alias']} -> {status['target']['alias']}"
     return f"{status['flow']}: {said}{word}  ({route}{generation}{mode})"
+
+
+def _broken_words(status: Mapping[str, Any]) -> str:
+    if status["error"]["code"] == ConfigCode.NO_CONNECTION:
+        return "its Airflow Connections are not given to this process"
+    bad = status["exit"] == BAD_CONFIG
+    return f"its file {status['path']} is not in order" if bad else "its status cannot be read"
 
 
 def _needs(status: Mapping[str, Any]) -> Iterator[str]:

@@ -22,6 +22,10 @@ _HTTP_TYPES: Final = ("http", "https")
 _IGNORED: Final = ("host", "login", "password", "schema", "port")
 
 
+class NotGiven(Invalid):
+    """The process has no such Connection: where Airflow starts it, it gets one."""
+
+
 def variable_of(connection_id: str) -> str:
     """Return the environment variable in which Airflow looks for the Connection."""
     return f"AIRFLOW_CONN_{connection_id.upper()}"
@@ -77,7 +81,7 @@ def _fields(connection_id: str, environ: Mapping[str, str], kind: str, example: 
     text = environ.get(name, "").strip()
     if not text:
         started = "start the flow from its DAG, or use client_file" if kind == "kafka" else "start the DAG"
-        raise Invalid(
+        raise NotGiven(
             f"the environment variable {name} is not set, so the Connection cannot be read",
             f"{_setting(name, example)} (what is stored in Airflow shows: airflow connections get "
             f"{connection_id} -o json), or {started}",

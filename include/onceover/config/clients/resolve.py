@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from onceover.config.clients.connection import read_connection, variable_of
+from onceover.config.clients.connection import NotGiven, read_connection, variable_of
 from onceover.config.clients.keys import shown_value
 from onceover.config.clients.rules import check_properties, endpoints
+from onceover.config.codes import ConfigCode
 from onceover.config.document import parse_yaml, substitute
 from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
 from onceover.config.flow.flowfile import ClusterSpec, Flow
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Room for a long chain of certificates as PEM text; anything larger is the wrong file.
 _MAX_CLIENT_FILE_BYTES: Final = 1 << 20
+# Where engines of containers mount secrets, on an ordinary machine nobody but root can put anything.
+MOUNTED_SECRETS: Final = Path("/run/secrets")
 
 
 class Properties(Mapping[str, str]):
@@ -163,7 +166,8 @@ def _checked(spec: ClusterSpec, where: str, environment: Mapping[str, str]) -> d
     try:
         raw = _read(spec, environment)
     except Invalid as error:
-        fault = Fault(where, origin, error.problem, error.fix)
+        code = ConfigCode.NO_CONNECTION if isinstance(error, NotGiven) else ConfigCode.BAD_CONFIG
+        fault = Fault(where, origin, error.problem, error.fix, code=code)
     else:
         return _in_order(raw, where, origin)
     # Outside the handler: an exception's context must not carry text from the client's file.
@@ -251,7 +255,7 @@ def _read_private(path: Path) -> str:
         # Non-blocking: opening a FIFO would otherwise wait for a writer before it can be refused.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            _check_private(os.fstat(descriptor), path)
+            check_private(os.fstat(descriptor), path)
             with open(descriptor, "rb", closefd=False) as stream:
                 content = stream.read(_MAX_CLIENT_FILE_BYTES + 1)
         finally:
@@ -266,11 +270,25 @@ def _read_private(path: Path) -> str:
         raise Invalid("is not UTF-8 text", "save it as UTF-8") from None
 
 
-def _check_private(status: os.stat_result, path: Path) -> None:
+def check_private(status: os.stat_result, path: Path) -> None:
+    """Look whether a file of secrets is its owner's alone, as far as that is in anybody's hand.
+
+    One that is root's may be read by its group, as libpq has it: another user can be let in by nothing else,
+    and Kubernetes lets a pod's user in by its group. What is mounted below ``/run/secrets`` may be read by
+    all: an engine without swarm mounts files with the mode and the owner that they have, whatever the user in
+    the container is, and nobody else is in there.
+
+    Raises:
+        Invalid: somebody else may change it, or may read it for no such reason; or it is no file.
+    """
     if not stat.S_ISREG(status.st_mode):
         raise Invalid("is not a regular file", "name a file that holds the client keys")
+    allowed = 0o640 if status.st_uid == 0 else 0o600
+    if path.resolve().is_relative_to(MOUNTED_SECRETS):
+        allowed = 0o644
     mode = stat.S_IMODE(status.st_mode)
-    if mode & ~0o600:
+    if mode & ~allowed:
         raise Invalid(
-            f"has mode {mode:04o}, so others may read or change its secrets", f"run: chmod 600 {path}"
+            f"has mode {mode:04o}, so others may read or change its secrets",
+            f"run: chmod 600 {path}; or, as a secret of its container, mount it below {MOUNTED_SECRETS}",
         )

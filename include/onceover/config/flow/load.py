@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,11 @@ from onceover.config.faults import BadConfig
 from onceover.config.files import FLOW_FILES, by_line
 from onceover.config.flow.check import check_document
 from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.namesakes import NameClash, clash_of
 from onceover.config.home import onceover_home, variables
+from onceover.errors import UsageError
+
+log = logging.getLogger(__name__)
 
 
 def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> Flow:
@@ -20,16 +25,51 @@ def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> F
     Connections and client files are not opened: that happens where the flow connects.
 
     Raises:
-        UsageError: the file is missing or not in order; every fault has a line of its own.
+        UsageError: the file is missing or not in order; every fault has a line of its own. Or it was named by
+            its stem, and another file of the directory is the flow's.
     """
-    environment = variables(environ)
-    path = FLOW_FILES.locate(ref, environment)
+    path = FLOW_FILES.locate(ref, variables(environ))
+    return load_listed(path, environ) if path.stem == ref else _load(path, environ)
+
+
+def load_listed(path: Path, environ: Mapping[str, str] | None = None) -> Flow:
+    """Return the flow of a file of the flows directory, as if its stem had been named.
+
+    Raises:
+        UsageError: as ``load_flow``.
+    """
+    clash = listed_clash(path, environ)
+    if clash is not None and clash.is_refused:
+        raise clash.error()
+    return _load(path, environ)
+
+
+def _load(path: Path, environ: Mapping[str, str] | None) -> Flow:
     content, document, faults = FLOW_FILES.read(path)
-    data, found = check_document(document, path, environment)
+    data, found = check_document(document, path, variables(environ))
     faults = by_line(faults + found)
     if faults:
         raise BadConfig(faults)
     return Flow.model_validate({**data, "path": path, "sha256": hashlib.sha256(content).hexdigest()})
+
+
+def listed_clash(path: Path, environ: Mapping[str, str] | None = None) -> NameClash | None:
+    """Return which files of the flows directory say the same name as ``path``, where that is one of them.
+
+    None where nobody can read the directory: that is for those to say who look for files in it.
+    """
+    try:
+        files = FLOW_FILES.named(variables(environ))
+    except UsageError:
+        return None
+    return clash_of(path, files) if path in files else None
+
+
+def say_clash(flow: Flow) -> None:
+    """Say in the log that another file of the flows directory is for the flow that is being started."""
+    clash = listed_clash(flow.path)
+    if clash is not None:
+        log.warning("%s", clash.error())
 
 
 def read_keys(path: Path) -> dict[str, Any]:

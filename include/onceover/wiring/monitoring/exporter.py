@@ -20,7 +20,6 @@ from typing import Any, Final
 from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import load_flow
 from onceover.errors import OnceoverError
 from onceover.kafka.ports import Cluster
 from onceover.metrics import catalogue as m
@@ -28,12 +27,15 @@ from onceover.metrics.counting import ReceiptCounts
 from onceover.metrics.figures import Figures, Texts, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
 from onceover.model import TopicPartition
+from onceover.operate.statusshape import with_fault
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.positions.tail import MapTail
 from onceover.state.records.runstate import RunState
 from onceover.wiring.drills import drill_history
 from onceover.wiring.monitoring.canary import CanaryThread
+from onceover.wiring.monitoring.expected import add_expected
+from onceover.wiring.monitoring.watchedfile import AsRead, WatchedFile
 from onceover.wiring.status import of_file, read_status
 
 log = logging.getLogger(__name__)
@@ -75,17 +77,29 @@ class FlowMonitor:
         path: the flow file.
         settings: how.
         clock: seconds, of no particular beginning.
+        files: returns all files that are looked at.
+        counting: False where there is no second look, by which anything could have been counted.
     """
 
     def __init__(
-        self, path: Path, settings: MonitorSettings, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path,
+        settings: MonitorSettings,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        files: Callable[[], Sequence[Path]] = tuple,
+        counting: bool = True,
     ) -> None:
         self._path, self._settings, self._clock = path, settings, clock
-        self._counts = ReceiptCounts()
+        self._file = WatchedFile(path, files)
+        self._counts = ReceiptCounts() if counting else None
         self._tail: MapTail | None = None
         self._seldom = Figures()
         self._seldom_s: float | None = None
         self._canary: CanaryThread | None = None
+        # As it was known last.
+        self._run_state = RunState.UNKNOWN
+        self._groups_said = ""
 
     def close(self) -> None:
         """End what goes on between two looks."""
@@ -93,12 +107,17 @@ class FlowMonitor:
             self._canary.stop()
             self._canary = None
 
+    @property
+    def runs(self) -> bool:
+        """Tell whether the flow had a run that had not ended, when that was known last."""
+        return self._run_state in (RunState.STARTING, RunState.RUNNING)
+
     def keep_canary(self) -> None:
         """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
-        try:
-            flow = load_flow(self._path)
-        except OnceoverError:
+        self._file.refresh(runs=self.runs)
+        if self._file.good is None:
             return
+        flow = self._file.good.flow
         if self._canary is not None and (flow.canary.interval_ms is None or not self._canary.is_of(flow)):
             self.close()
         if self._canary is None and flow.canary.interval_ms is not None:
@@ -107,61 +126,83 @@ class FlowMonitor:
 
     def look(self) -> tuple[str, Figures]:
         """Return the flow's name and its samples; whatever is wrong is in them."""
-        entry = of_file(self._path, self._read)
-        figures, flow = flow_figures(entry, self._settings.most), entry["flow"]
+        entry, good = of_file(self._path, self._read), self._file.good
+        figures = Figures()
+        if good is not None:
+            entry = {**entry, "flow": good.flow.flow}
+            add_expected(figures, entry, good.flow, good.written_ms)
+        flow, state = entry["flow"], RunState(entry["run"]["state"])
+        figures.add(flow_figures(entry, self._settings.most))
         add_driver(figures, entry, now_ms())
-        self._counts.add_to(figures, flow, self._settings.most)
+        if state is not RunState.UNKNOWN:
+            self._run_state = state
+        if self._counts is not None:
+            self._counts.add_to(figures, flow, self._settings.most)
         if self._canary is not None:
-            self._canary.saw_run(RunState(entry["run"]["state"]))
+            self._canary.saw_run(state)
             self._canary.add_to(figures)
         if entry["target"]["error"] is None and entry["error"] is None:
             figures.add(self._seldom)
         return flow, figures
 
     def _read(self) -> dict[str, Any]:
-        flow = load_flow(self._path)
+        self._file.refresh(runs=self.runs)
+        good = self._file.in_order()
         due = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
         entry = read_status(
-            flow, patience_s=self._settings.patience_s, beside=partial(self._beside, flow), groups=due
+            good.flow,
+            patience_s=self._settings.patience_s,
+            clusters=good.open,
+            beside=None if self._counts is None else partial(self._count, good.flow, self._counts),
+            groups=due,
         )
         if due:
-            self._keep_seldom(flow, entry)
-        return entry
+            self._keep_seldom(good, entry)
+        return entry if self._file.fault is None else with_fault(entry, self._file.fault)
 
-    def _beside(self, flow: Flow, entry: Mapping[str, Any], source: Cluster, target: Cluster) -> None:
+    def _count(
+        self, flow: Flow, counts: ReceiptCounts, entry: Mapping[str, Any], source: Cluster, target: Cluster
+    ) -> None:
         if entry["target"]["error"] is not None:
             return
         if self._tail is None:
             self._tail = MapTail(flow.flow, _MOST_RECEIPTS)
         known = (p for p in entry["partitions"] if p["position"] is not None)
-        self._counts.stand_at({TopicPartition(p["topic"], p["partition"]): p["position"] for p in known})
+        counts.stand_at({TopicPartition(p["topic"], p["partition"]): p["position"] for p in known})
         try:
             read = self._tail.read(target)
         except OnceoverError as error:
             # What is not counted now is counted at the next look.
             log.debug("the receipts of %s cannot be read: %s", flow.flow, error)
             return
-        self._counts.count(read.records)
-        self._counts.passed_over += read.passed_over
-        self._counts.looked()
+        counts.count(read.records)
+        counts.passed_over += read.passed_over
+        counts.looked()
 
-    def _keep_seldom(self, flow: Flow, entry: Mapping[str, Any]) -> None:
+    def _keep_seldom(self, good: AsRead, entry: Mapping[str, Any]) -> None:
         """Keep what changes seldom; what cannot be read has no samples."""
-        started = entry["target"]["error"] is None and entry["generation"] is not None
+        flow = good.flow.flow
         self._seldom_s, self._seldom = self._clock(), Figures()
-        rpo_ms = flow.objectives.rpo.age_ms
-        self._seldom.put(m.OBJECTIVE_RTO, flow.objectives.rto_ms / 1000, flow.flow)
-        self._seldom.put(m.OBJECTIVE_RPO, None if rpo_ms is None else rpo_ms / 1000, flow.flow)
-        if not started:
+        if entry["target"]["error"] is not None or entry["generation"] is None:
             return
         groups = entry["groups"] or {}
         for standing, count in (groups.get("counts") or {}).items():
-            self._seldom.put(m.GROUPS, count, flow.flow, standing)
+            self._seldom.put(m.GROUPS, count, flow, standing)
+        if entry["source"]["error"] is None:
+            self._say_groups(flow, groups.get("error"))
         try:
-            told = drill_history(flow, wait, Patience(self._settings.patience_s)).document()
-            add_drills(self._seldom, flow.flow, told)
+            told = drill_history(good.flow, wait, Patience(self._settings.patience_s), good.open).document()
+            add_drills(self._seldom, flow, told)
         except OnceoverError as error:
-            log.debug("the drills of %s cannot be read: %s", flow.flow, error)
+            log.debug("the drills of %s cannot be read: %s", flow, error)
+
+    def _say_groups(self, flow: str, error: Mapping[str, Any] | None) -> None:
+        """Say once why nobody knows how the groups stand: in the samples they are only not there."""
+        parts = [error[name] for name in ("message", "where", "seen", "resolve")] if error else []
+        why = "; ".join(filter(None, parts))
+        if why and why != self._groups_said:
+            log.warning("how the groups of %s stand is not known: %s", flow, why)
+        self._groups_said = why
 
 
 @dataclass(frozen=True)
@@ -169,18 +210,30 @@ class _Seen:
     flow: str
     texts: Texts
     at_s: float
+    at_ms: int
     took_s: float
 
 
 class _Watch:
     """One flow file's thread."""
 
-    def __init__(self, path: Path, settings: MonitorSettings, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        settings: MonitorSettings,
+        clock: Callable[[], float],
+        files: Callable[[], Sequence[Path]],
+    ) -> None:
         self.path, self.begun_s = path, clock()
         self.seen: _Seen | None = None
         self._settings, self._clock = settings, clock
-        self._monitor = FlowMonitor(path, settings, clock)
+        self._monitor = FlowMonitor(path, settings, clock, files=files)
         self._over = threading.Event()
+
+    @property
+    def runs(self) -> bool:
+        """Tell whether the flow had a run that had not ended, when it was looked at last."""
+        return self._monitor.runs
 
     def start(self) -> None:
         # Daemon: a resolver that hangs must not keep the command from ending.
@@ -196,7 +249,7 @@ class _Watch:
                 self._monitor.keep_canary()
                 flow, figures = self._monitor.look()
                 now_s = self._clock()
-                self.seen = _Seen(flow, figures.texts(), now_s, now_s - begun_s)
+                self.seen = _Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s)
             except Exception as error:  # noqa: BLE001 - its samples become old, which says so; the next may work
                 log.warning("%s cannot be looked at: %s", self.path, error)
             self._over.wait(self._settings.interval_s)
@@ -222,7 +275,7 @@ class Exporter:
         self._watches: Mapping[Path, _Watch] = {}
 
     def refresh(self) -> None:
-        """Begin to look at files that have come; forget those that are gone.
+        """Begin to look at files that have come; forget those that are gone, unless their flows run.
 
         Raises:
             UsageError: the directory cannot be read; what was there is looked at as before.
@@ -230,14 +283,17 @@ class Exporter:
         paths = list(self._paths())
         kept = {path: self._watches.get(path) for path in paths}
         for path, watch in self._watches.items():
-            if path not in kept:
+            if path not in kept and watch.runs:
+                kept[path] = watch
+            elif path not in kept:
                 watch.stop()
         watches = {}
         for path, known in kept.items():
-            watches[path] = known or _Watch(path, self._settings, self._clock)
-            if known is None:
-                watches[path].start()
+            watches[path] = known or _Watch(path, self._settings, self._clock, lambda: list(self._watches))
         self._watches = watches
+        for path, watch in watches.items():
+            if kept[path] is None:
+                watch.start()
 
     def close(self) -> None:
         """Look at nothing any more."""
@@ -255,13 +311,15 @@ class Exporter:
 
 
 def look_once(paths: Sequence[Path], settings: MonitorSettings) -> bytes:
-    """Return what a first scrape would: one look at each flow, all of them at the same time."""
+    """Return what a first scrape would, without what only a second one could have counted: one look at each
+    flow, all of them at the same time.
+    """
 
     def look(path: Path) -> tuple[Path, _Seen | None, float]:
         begun_s = time.monotonic()
-        flow, figures = FlowMonitor(path, settings).look()
+        flow, figures = FlowMonitor(path, settings, files=lambda: paths, counting=False).look()
         now_s = time.monotonic()
-        return path, _Seen(flow, figures.texts(), now_s, now_s - begun_s), 0.0
+        return path, _Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s), 0.0
 
     return _text(side_by_side([partial(look, path) for path in paths], _AT_ONCE), settings.stale_s)
 
@@ -272,13 +330,13 @@ def _text(looks: Sequence[tuple[Path, _Seen | None, float]], stale_s: float) -> 
     for path, seen, age_s in looks:
         flow = path.stem if seen is None else seen.flow
         if flow in flows:
-            # Two files with one name: the second has a sample of its own file's name, which says so.
-            own.put(m.FILE_VALID, 0, path.stem)
+            # Not in order, and called after a flow that another file is of.
+            own.put(m.FILE_VALID, 0, path.name)
             continue
         flows.add(flow)
-        own.put(m.LOOK_AGE, max(0.0, age_s), flow)
         own.put(m.LOOK_FRESH, float(seen is not None and age_s <= stale_s), flow)
         if seen is not None:
+            own.put(m.LOOK_ENDED, seen.at_ms / 1000, flow)
             own.put(m.LOOK_DURATION, seen.took_s, flow)
             if age_s <= stale_s:
                 parts.append(seen.texts)

@@ -25,10 +25,12 @@ from onceover_lab.embed.airflow import (
     State,
     environment_of,
     is_healthy,
+    lineage_settings,
     marked,
     password_of,
     start_component,
     sweep,
+    unused_settings,
 )
 from onceover_lab.embed.airflow_config import CONFIG_FILE, PASSWORDS_FILE, USERNAME
 from onceover_lab.embed.airflow_rest import AirflowRest
@@ -57,7 +59,7 @@ def up(
     """Start the Airflow of ``home``, or what is missing of it, detached; return it once it takes runs.
 
     Its port is ONCEOVER_AIRFLOW_PORT's, otherwise that of the last time if still free, otherwise the kernel
-    chooses, which ``note`` is told. Can be run again at any time.
+    chooses, which ``note`` is told, as it is of variables without effect. Can be run again at any time.
 
     Raises:
         UsageError: a configured port is taken or no number.
@@ -67,7 +69,8 @@ def up(
     state = State.read(home)
     dead = state.dead()
     if state.processes and len(dead) < len(state.processes):
-        return _complete(home, state, dead, environ)
+        return _complete(home, state, dead, environ, note)
+    note_settings(note, None)
     # Nothing, or what is left of a start or an Airflow that was killed.
     down(home)
     port = choose_port("airflow", _port(home), os.environ, note)
@@ -114,11 +117,30 @@ def status(home: Path) -> AirflowStatus | None:
     )
 
 
-def _complete(home: Path, state: State, dead: list[str], environ: Mapping[str, str]) -> AirflowHome:
+def note_settings(note: Callable[[str], object], running: Mapping[str, str] | None) -> None:
+    """Say which of this shell's settings for Airflow have no effect on it.
+
+    Args:
+        running: the variables that switch lineage on, as a running Airflow has them; None before its start.
+    """
+    for name in unused_settings():
+        note(f"{name}: has no effect on this Airflow, which has settings of its own")
+    for name, value in lineage_settings(os.environ).items():
+        if running is not None and running.get(name) != value:
+            note(f"{name}: has an effect from Airflow's next start: onceover clusters down, then this again")
+
+
+def _complete(
+    home: Path, state: State, dead: list[str], environ: Mapping[str, str], note: Callable[[str], object]
+) -> AirflowHome:
     """Bring back what is dead of a running Airflow; return it once it takes runs."""
     begun = datetime.now(UTC)
     processes = dict(state.processes)
-    env = environment_of(home, str(state.mark), environ)
+    running = _running_settings(state)
+    note_settings(note, running)
+    own = environment_of(home, str(state.mark), environ)
+    # As the others have them: of a component that differs, a catalogue would be told one half.
+    env = {name: value for name, value in own.items() if name not in lineage_settings(own)} | running
     for name in dead:
         _end_group(processes[name], state)
         processes[name] = start_component(home, name, env, detached=True).pid
@@ -126,6 +148,15 @@ def _complete(home: Path, state: State, dead: list[str], environ: Mapping[str, s
     airflow = AirflowHome(home, _port(home) or 0, password_of(home))
     airflow.await_ready(begun if dead else begun - _HEARTBEAT_AGE)
     return airflow
+
+
+def _running_settings(state: State) -> dict[str, str]:
+    """Return the variables that switch lineage on, as a component that runs has them."""
+    for process in marked(state.mark):
+        with suppress(psutil.NoSuchProcess):
+            if process.pid in state.processes.values():
+                return lineage_settings(process.environ())
+    return {}
 
 
 def _end_group(leader: int, state: State) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -143,6 +144,52 @@ def test_what_could_not_be_compared_did_not_pass() -> None:
     found = judged(told(audits.result([unseen])))
     assert {name for name, each in found.items() if not each["success"]} == {"compared", "proven"}
     assert {found[name]["severity"] for name in ("compared", "proven")} == {"warn"}
+
+
+@pytest.mark.parametrize("reason", [Reason.NOT_COPIED_YET, Reason.STOPPED, Reason.OPEN_TRANSACTION])
+def test_what_the_source_holds_beyond_the_copy_is_not_proven(reason: Reason) -> None:
+    """The audit's upper bound is the copy's position: all below it is proven, and the source goes on."""
+    behind = audits.partition_result(
+        0, audits.digests(0, 0, 200), unverifiable=[audits.stretch(reason, 0, 200, 350)]
+    )
+    proven = judged(told(audits.result([behind])))["proven"]
+    assert (proven["success"], proven["severity"]) == (False, "warn")
+    assert proven["actual"] == "150 offsets: 150 in partition 0"
+
+
+def test_what_a_person_decided_is_no_gap_in_the_proof() -> None:
+    """Nor is a repeat that the mode of delivery allows: the audit passes it, wherever its record is."""
+    decided = [audits.stretch(Reason.SKIPPED, 0, 10, 20), audits.stretch(Reason.AT_LEAST_ONCE, 0, 200, 201)]
+    row = audits.partition_result(0, audits.digests(0, 0, 200), unverifiable=decided)
+    assert judged(told(audits.result([row])))["proven"]["success"]
+
+
+def test_a_finding_in_what_was_proven_before_is_no_proof() -> None:
+    """An audit from the beginning: the watermark never goes back, and is wrong."""
+    wrong = audits.partition_result(
+        0, audits.digests(0, 0, 200), findings=[audits.finding(FindingKind.LOST)], verified_to=200
+    )
+    proven = judged(told(audits.result([wrong])))["proven"]
+    assert proven["actual"] == "1 offsets: 1 in partition 0"
+
+
+def test_rows_of_the_same_target_partition_count_together() -> None:
+    """What is behind a position is a row of its own: it hid what was found of the copy."""
+    copy = audits.partition_result(
+        0, audits.digests(0, 0, 200), findings=[audits.finding(FindingKind.LOST)], verified_to=90
+    )
+    ahead = audits.partition_result(0, ())
+    found = judged(told(audits.result([copy, ahead])))
+    assert {name for name, each in found.items() if not each["success"]} == {"lost", "proven"}
+
+
+def test_a_partition_that_is_not_taken_in_counts_for_the_copy_of_its_topic() -> None:
+    """Nothing of it is on the target: neither compared nor proven."""
+    gap = audits.stretch(Reason.NOT_ENROLLED, 1, 0, 70)
+    absent = replace(audits.partition_result(1, (), source_to=0, unverifiable=[gap]), target=None)
+    found = judged(told(audits.result([audits.good_partition(0), replace(absent, verified_to=-1)])))
+    assert {name for name, each in found.items() if not each["success"]} == {"compared", "proven"}
+    assert found["proven"]["params"] == {"partitions": {"1": 70}}
 
 
 def test_partitions_beyond_some_are_counted() -> None:

@@ -152,6 +152,17 @@ def test_a_file_that_is_not_in_order_costs_no_other_one(flows: Path) -> None:
     assert {need["code"] for need in good["needs"]} == {"SOURCE_UNREACHABLE", "TARGET_UNREACHABLE"}
 
 
+def test_two_files_for_one_flow_are_two_entries(flows: Path) -> None:
+    """The copy is not looked at; the flow's own says that there is another one."""
+    write(flows, "good", "hub")
+    (flows / "good-old.yaml").write_text((flows / "good.yaml").read_text())
+    given = {"hub": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}})}
+    old, good = Asking(lambda _: (given, {}))()
+    assert [(entry["flow"], entry["exit"]) for entry in (old, good)] == [("good-old", 2), ("good", 2)]
+    assert "is good, as in good.yaml" in old["error"]["message"]
+    assert "is good, as in good-old.yaml" in good["fault"]["message"]
+
+
 def test_a_connection_may_be_as_large_as_its_certificates(flows: Path) -> None:
     """An environment that a process begins with may not hold it; and one that is not there is named."""
     write(flows, "large", "hub")

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI, HTTPException
 
 from onceover_airflow.serving.lazy import registration
-from onceover_airflow.telling.pages import PREFIX, page_link
+from onceover_airflow.telling.pages import FLOW_COOKIE, PREFIX, base_path, page_link
 from tests.support.wait import wait_until
 
 # Airflow's server imports a test client that is deprecated: only when the pages are asked for.
@@ -239,3 +239,14 @@ def test_link_stays_below_the_prefix_of_airflow(monkeypatch: pytest.MonkeyPatch)
         page_link(Path("/var"), "/var/f/audit/1-a/report.html")
         == "/airflow/onceover/audits/f/1-a/report.html"
     )
+
+
+def test_a_button_leads_to_the_form_with_the_flow_filled_in(app: FastAPI) -> None:
+    """The cookie goes to that DAG's description and nowhere else; what is no form of ours leads nowhere."""
+    answer = get(app, "/flows/flights-dr/forms/audit", accept=BROWSER)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{base_path()}/dags/audit")
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"{FLOW_COOKIE}=flights-dr; HttpOnly; Max-Age=300; ")
+    assert f"Path={base_path()}/api/v2/dags/audit/details;" in cookie
+    assert get(app, "/flows/flights-dr/forms/somebody_elses").status_code == 404
+    assert get(app, "/flows/..%2F/forms/audit").status_code == 404

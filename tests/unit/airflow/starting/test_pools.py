@@ -12,6 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
+from onceover_airflow.starting import forms
 from onceover_airflow.starting.pools import AUDIT_POOL_VARIABLE, POOL_VARIABLE, SLOTS_VARIABLE, copy_pool
 from onceover_airflow.tasks import replicating
 from onceover_lab.embed import airflow_config
@@ -74,11 +75,24 @@ def test_scheduled_audits_are_bounded_and_those_of_people_are_not(
     }
 
 
+@pytest.mark.parametrize(("slots", "runs"), [(None, 64), ("", 64), ("12", 64), ("40", 160), ("many", 64)])
+def test_runs_by_hand_wait_for_slots_and_never_for_each_other(
+    slots: str | None, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One beyond those that a DAG may have is queued without a word, and a failback waits for it all day."""
+    monkeypatch.delenv(SLOTS_VARIABLE, raising=False)
+    if slots is not None:
+        monkeypatch.setenv(SLOTS_VARIABLE, slots)
+    assert forms.by_hand()["max_active_runs"] == runs
+    assert forms.on_schedule("x", "@daily")["max_active_runs"] == 1
+
+
 def test_the_embedded_airflow_names_the_pool_as_the_dags_do() -> None:
     """Its variables are written down twice, in rooms that do not know each other."""
     assert airflow_config.POOL_VARIABLE == POOL_VARIABLE
     assert airflow_config.SLOTS_VARIABLE == SLOTS_VARIABLE
-    assert airflow_config.COPY_SLOTS < airflow_config.PARALLELISM
+    assert airflow_config.AUDIT_POOL_VARIABLE == AUDIT_POOL_VARIABLE
+    assert airflow_config.COPY_SLOTS + airflow_config.AUDIT_SLOTS < airflow_config.PARALLELISM
 
 
 @pytest.fixture

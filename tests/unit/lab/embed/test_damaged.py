@@ -14,6 +14,7 @@ import pytest
 from onceover.errors import Retriable
 from onceover.process.children import ChildProcess
 from onceover_lab.demo import feeding, machine
+from onceover_lab.demo.machine import fresh_home
 from onceover_lab.embed.airflow import MARK, STATE_FILE, State
 from onceover_lab.embed.registry import ProcessIdentity
 from onceover_lab.embed.service import Service
@@ -95,3 +96,30 @@ def test_down_goes_on_past_a_part_that_fails(tmp_path: Path) -> None:
         assert not child.alive
     assert json.loads(register.read_text())["clusters"] == []
     assert not any(cluster["alive"] for cluster in clusters.status(tmp_path).values())
+
+
+def test_what_a_killed_demo_has_left_is_ended(tmp_path: Path) -> None:
+    """By the next `down` or demo: a Spark driver waits long for clusters that went with the demo."""
+    home = tmp_path / "demo"
+    left = {MARK: "left", "AIRFLOW_HOME": str(home / "airflow")}
+    with running(tmp_path, **left) as driver:
+        assert machine.down(tmp_path, print)["demo"] is True
+        assert not driver.alive
+    assert machine.down(tmp_path, print)["demo"] is False
+    with running(tmp_path, **left) as driver, fresh_home(home):
+        assert not driver.alive
+
+
+def test_a_demo_that_runs_keeps_what_it_has(tmp_path: Path) -> None:
+    """`down` leaves it alone; its home is emptied when it is begun, but for the lock."""
+    home = tmp_path / "demo"
+    (home / "clusters" / "east").mkdir(parents=True)
+    (home / "receipts").touch()
+    own = {MARK: "own", "AIRFLOW_HOME": str(home / "airflow")}
+    with fresh_home(home), running(tmp_path, **own) as scheduler:
+        assert [path.relative_to(home) for path in home.rglob("*")] == [
+            Path("clusters"),
+            Path("clusters/.lock"),
+        ]
+        assert machine.down(tmp_path, print)["demo"] is False
+        assert scheduler.alive

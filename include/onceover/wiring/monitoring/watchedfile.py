@@ -1,0 +1,89 @@
+"""A flow file while its flow is watched: as it was when it was last in order, and what is wrong with it now.
+
+Invariant: whatever becomes of a file that was in order once, its flow goes on being watched, as its driver
+goes on with it, and what is wrong is said beside it: a typo hides nothing that waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from onceover.config.clients.resolve import ClientConfig, resolve_clients
+from onceover.config.faults import BadConfig, Fault
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import listed_clash, load_flow
+from onceover.config.flow.namesakes import NameClash, clash_of
+from onceover.errors import UsageError, unusable_path
+from onceover.kafka.ports import Cluster
+from onceover.wiring.flows import open_clients
+
+_MS: Final = 1000
+
+
+class AsRead(NamedTuple):
+    """A flow file that was in order, with its clients; ``written_ms`` is when, in ms since 1970."""
+
+    flow: Flow
+    source: ClientConfig
+    target: ClientConfig
+    written_ms: float
+
+    def open(self) -> tuple[Cluster, Cluster]:
+        """Return source and target, not connected yet. The caller closes them."""
+        return open_clients(self.source, self.target)
+
+
+class WatchedFile:
+    """A flow file, read again and again. Used by one thread.
+
+    Args:
+        path: the file.
+        files: returns all files that are watched: two of them may say the same name.
+
+    Attributes:
+        good: as it was when it was last in order; None where it never was.
+        fault: what is wrong with it now.
+    """
+
+    def __init__(self, path: Path, files: Callable[[], Sequence[Path]]) -> None:
+        self._path, self._files = path, files
+        self.good: AsRead | None = None
+        self.fault: UsageError | None = None
+
+    def refresh(self, *, runs: bool) -> None:
+        """Read it anew.
+
+        Args:
+            runs: whether the flow that it was read as has a run that has not ended.
+        """
+        try:
+            clash = listed_clash(self._path) or clash_of(self._path, self._files())
+            self.good = self._read(clash, self.good if runs else None)
+            self.fault = None if clash is None else clash.error()
+        except UsageError as error:
+            self.fault = error
+        except OSError as error:
+            self.fault = unusable_path(error)
+
+    def in_order(self) -> AsRead:
+        """Return it as it was when it was last in order.
+
+        Raises:
+            UsageError: it never was.
+        """
+        if self.good is None:
+            raise self.fault or UsageError("the flow file was not read yet", where=str(self._path))
+        return self.good
+
+    def _read(self, clash: NameClash | None, running: AsRead | None) -> AsRead:
+        if clash is not None and clash.is_refused:
+            raise clash.error()
+        flow = load_flow(self._path)
+        if running is not None and flow.flow != running.flow.flow:
+            before = running.flow.flow
+            problem = f"is {flow.flow}, and was {before}, which runs"
+            fix = f"call it {before}, or stop that first"
+            raise BadConfig([Fault(str(self._path), "flow", problem, fix)])
+        return AsRead(flow, *resolve_clients(flow), self._path.stat().st_mtime * _MS)

@@ -1,0 +1,103 @@
+"""Opens a DAG's form with the flow that a person comes from.
+
+Airflow's form takes no values from an address (3.3.2). So a button of the page leaves a cookie that goes to
+one DAG's description alone, and for a few minutes; what the form is made of is told with that flow as its
+default. Nothing else of an answer is changed, and nobody else's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Any, Final
+
+from onceover_airflow.starting.runnames import SUBJECTS
+from onceover_airflow.telling.pages import FLOW_COOKIE
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_FLOW: Final = "flow"
+# A reverse proxy may have put something in front.
+_DETAILS: Final = re.compile(r"/api/v2/dags/([^/]+)/details/?$")
+_NO_LENGTH: Final = frozenset({b"content-length"})
+
+
+class FilledIn:
+    """ASGI middleware around Airflow's API."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; the answer about a DAG of ours comes with the flow that the cookie names."""
+        flow = _flow(scope)
+        if flow is None:
+            await self._app(scope, receive, send)
+            return
+        # Whatever else the browser would take: what was packed could not be read here.
+        headers = [(key, value) for key, value in scope["headers"] if key != b"accept-encoding"]
+        answer = _Answer(flow, send)
+        await self._app({**scope, "headers": headers}, receive, answer.take)
+
+
+class _Answer:
+    """Holds an answer back until it is whole."""
+
+    def __init__(self, flow: str, send: Send) -> None:
+        self._flow = flow
+        self._send = send
+        self._start: Message = {}
+        self._body = bytearray()
+
+    async def take(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        self._body += message.get("body", b"")
+        if message.get("more_body"):
+            return
+        body = filled_in(bytes(self._body), self._flow) if self._start["status"] == 200 else bytes(self._body)
+        headers = [(key, value) for key, value in self._start["headers"] if key.lower() not in _NO_LENGTH]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await self._send({**self._start, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def filled_in(body: bytes, flow: str) -> bytes:
+    """Return a DAG's description with the flow as the form's default, where the form offers it.
+
+    Args:
+        body: JSON as Airflow answers it.
+        flow: that is wanted.
+    """
+    try:
+        document = json.loads(body)
+        param = document["params"][_FLOW]
+        offered = param["schema"]["enum"]
+        if flow not in offered:
+            return body
+        param["value"] = flow
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return body
+    return json.dumps(document).encode()
+
+
+def _flow(scope: Scope) -> str | None:
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return None
+    found = _DETAILS.search(scope["path"])
+    if found is None or SUBJECTS.get(found[1]) != _FLOW:
+        return None
+    sent = b"; ".join(value for key, value in scope["headers"] if key == b"cookie")
+    try:
+        cookie = SimpleCookie(sent.decode("latin-1")).get(FLOW_COOKIE)
+    except CookieError:
+        return None
+    return None if cookie is None else cookie.value
+
+
+def registration() -> dict[str, Any]:
+    """Return what Airflow's plugin manager wants to know."""
+    return {"middleware": FilledIn, "name": "Onceover: forms for a flow"}
