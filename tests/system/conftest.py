@@ -13,13 +13,14 @@ import pytest
 import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from playwright.sync_api import Browser
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.security import Security
 from tests.support.clusters import SharedCluster
 from tests.support.wait import wait_until
-from tests.system.person import Person, Value, at_a_browser
+from tests.system.person import Person, Value, a_browser, at_a_browser
 
 PROJECT = Path(__file__).parents[2]
 PARTITIONS = 3
@@ -278,11 +279,18 @@ def airflow(session_home: Path, airflow_environ: dict[str, str]) -> Iterator[Air
 
 
 @pytest.fixture(scope="package")
-def person(airflow: AirflowStandalone) -> Iterator[Person]:
+def browser() -> Iterator[Browser]:
+    """The machine's own, of all tests here."""
+    with a_browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="package")
+def person(browser: Browser, airflow: AirflowStandalone) -> Iterator[Person]:
     """Somebody at a browser, whom nothing that happens there may disturb."""
-    with at_a_browser(airflow) as person:
-        yield person
-        assert person.complaints == []
+    person = at_a_browser(browser, airflow)
+    yield person
+    assert person.complaints == []
 
 
 @pytest.fixture(scope="package")

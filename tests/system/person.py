@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Locator,
+    Page,
+    Response,
+    sync_playwright,
+)
 
 from onceover_lab.embed.airflow import AirflowStandalone
 
@@ -204,16 +212,21 @@ def _is_start(response: Response) -> bool:
     return response.request.method == "POST" and re.search(r"/dags/[^/]+/dagRuns$", path) is not None
 
 
+def at_a_browser(browser: Browser, airflow: AirflowStandalone) -> Person:
+    """Return a logged-in person."""
+    person = Person(browser.new_context(viewport={"width": 1400, "height": 1000}), airflow.url)
+    person.log_in(airflow.username, airflow.password)
+    return person
+
+
 @contextmanager
-def at_a_browser(airflow: AirflowStandalone) -> Iterator[Person]:
-    """Yield a logged-in person."""
+def a_browser() -> Iterator[Browser]:
+    """Yield a browser that nobody has opened a page in; a process can have one at a time."""
     with sync_playwright() as playwright:
         # The sandbox needs rights that a container does not have; pages come from this machine only.
         browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
         try:
-            person = Person(browser.new_context(viewport={"width": 1400, "height": 1000}), airflow.url)
-            person.log_in(airflow.username, airflow.password)
-            yield person
+            yield browser
         finally:
             browser.close()
 

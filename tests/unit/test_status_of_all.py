@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from onceover.cli.main import main
+from onceover.config.flow.load import load_flow
 from onceover.errors import Fatal, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.cluster import LiveCluster
 from onceover.operate.status import flow_status as real_status
+from onceover.wiring import board
 
 _FLOW = """flow: {name}
 source: {{alias: east, client: {{bootstrap.servers: "{source}"}}}}
@@ -125,3 +127,24 @@ def test_bug_about_one_side_hides_nothing_of_the_other(
     assert (code, entry["error"]) == (3, None)
     assert entry["source"]["error"]["message"] == "unexpected ZeroDivisionError: boom"
     assert entry["target"]["error"]["exit"] == 5
+
+
+def test_the_page_hears_of_data_docs_that_lie_beside_the_report(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an audit of another machine there are none here."""
+    path, report = folder / "good.yaml", tmp_path / "run" / "report.html"
+    told = {"audit": {"report": str(report)}, "generation": None, "target": {"error": None}}
+    monkeypatch.setattr(board, "read_one", lambda *_, **__: told)
+
+    def seen() -> Any:
+        entries: list[Any] = []
+        board.read_board({path: load_flow(path)}, {}, entries.append)
+        return entries[0]["data_docs"]
+
+    assert seen() is None
+    (report.parent / "data_docs").mkdir(parents=True)
+    (report.parent / "data_docs" / "index.html").touch()
+    assert seen() == "data_docs/index.html"
+    told["audit"] = None
+    assert seen() is None

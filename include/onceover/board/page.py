@@ -15,20 +15,31 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
 from onceover.board.charts import ChartBar, ChartPoint, bar_chart, line_chart, spark_line
+from onceover.board.known import (
+    audit_words,
+    committed_words,
+    cut,
+    cut_all,
+    drills_unknown_why,
+    groups_unknown_why,
+    oldest_words,
+    partition_row,
+    state_words,
+    tiles,
+    topics_unknown_why,
+    unknown_why,
+    verified_words,
+)
 from onceover.board.samples import LagSample
+from onceover.config.faults import message_lines
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState
-from onceover.operate.stuck import stuck_need, transaction_words
 from onceover.state.records.runstate import describe_run
-from onceover.state.records.verdicts import describe_audit
-from onceover.state.records.verified import describe_verified
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _ROWS: Final = 100
-# Six looks that failed, or nobody was there.
-STALE_S: Final = 60.0
-# Of a text that somebody's file has made long.
-_LETTERS: Final = 1_500
+# Three looks that failed, or nobody was there. A driver that is silent counts as gone after 20.
+STALE_S: Final = 30.0
 _NEEDS: Final = 20
 _NOTES: Final = 20
 _DRILLS: Final = 8
@@ -38,7 +49,9 @@ _GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
 _COLOURS: Final = {0: _GOOD, 5: _UNKNOWN}
 _ORDER: Final = {str(state): place for place, state in enumerate(PartitionState)}
 # What Kafka takes for a name; what is in no address has no page.
-TOPIC: Final = r"^[a-zA-Z0-9._-]{1,249}$"
+NAMED: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+# Of a page's address: whatever stands there has a page, which says where it can be no topic.
+TOPIC: Final = r"^(?s:.+)$"
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,16 @@ class Look:
     def is_old(self) -> bool:
         """Tell whether nothing was seen yet, or that was too long ago."""
         return self.age_s is None or self.age_s > STALE_S
+
+    @property
+    def is_stale(self) -> bool:
+        """Tell whether things may have become worse since: old news are no good news."""
+        return self.is_old or self.problem is not None
+
+    def dated(self, words: str, of: str = "") -> str:
+        """Return a headline about something, which says itself how old it is where it is not of now."""
+        when = f"{age_text(self.age_s)} ago" if self.is_stale and self.age_s is not None else ""
+        return ": ".join(filter(None, (", ".join(filter(None, (of, when))), words)))
 
 
 @dataclass(frozen=True)
@@ -86,7 +109,7 @@ def all_flows(
     return render(
         "overview",
         beside=_TEMPLATES,
-        colour=_UNKNOWN if colour == _GOOD and _is_stale(look) else colour,
+        colour=_UNKNOWN if colour == _GOOD and look.is_stale else colour,
         heading=_heading(look, rows),
         still=still,
         rows=rows,
@@ -106,7 +129,7 @@ def one_flow(
 ) -> str:
     """Return the page of one flow; ``still`` as above."""
     row = _row(entry, samples, links)
-    if row["colour"] == _GOOD and _is_stale(look):
+    if row["colour"] == _GOOD and look.is_stale:
         row["colour"] = _UNKNOWN
     return render(
         "flow",
@@ -116,21 +139,24 @@ def one_flow(
         still=still,
         look=look,
         seen=seen_words(look),
-        tiles=_tiles(entry),
+        heading=look.dated(row["state"], entry["flow"]),
+        tiles=tiles(entry),
         lag=_lag_chart(samples),
         age=_age_chart(samples),
         speed=_speed_chart(samples),
-        needs=[_cut(need) for need in entry["needs"][:_NEEDS]],
+        needs=[_need(need) for need in entry["needs"][:_NEEDS]],
         more_needs=max(0, len(entry["needs"]) - _NEEDS),
-        notes=entry["notes"][:_NOTES],
+        notes=[cut_all(note) for note in entry["notes"][:_NOTES]],
         partitions=_partitions(entry),
         outside=_outside(entry),
         groups=_groups(entry),
         drills=_drills(entry, links),
         links=links,
         report=links.reports.get((entry["flow"], "audit"), ""),
-        audit=describe_audit(entry["audit"]) if entry["audit"] else None,
-        verified=describe_verified(entry["verified"]),
+        data_docs=_data_docs(entry, links),
+        unknown=unknown_why(entry),
+        audit=cut(audit_words(entry)),
+        verified=verified_words(entry),
         run=describe_run(entry["run"]),
     )
 
@@ -140,20 +166,20 @@ def no_such_flow(flow: str, links: Links, up: str = "../") -> str:
     return render("noflow", beside=_TEMPLATES, flow=flow, links=links, up=up)
 
 
-def _is_stale(look: Look) -> bool:
-    """Tell whether things may have become worse since: old news are no good news."""
-    return look.is_old or look.problem is not None
-
-
 def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:
     bad = [row for row in rows if row["colour"] == _BAD]
     unknown = [row for row in rows if row["colour"] == _UNKNOWN]
     if look.age_s is None:
         return "Asking the clusters"
-    if _is_stale(look) and not bad:
-        return "Asking the clusters again"
     if not rows:
-        return "No flows yet"
+        return look.dated("No flows yet")
+    return look.dated(_answer(rows, bad, unknown))
+
+
+def _answer(
+    rows: Sequence[Mapping[str, Any]], bad: Sequence[Mapping[str, Any]], unknown: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return how all flows are, in one line."""
     if len(rows) == 1:
         return f"The flow {'needs somebody' if bad else 'is not fully known' if unknown else 'is in order'}"
     if bad:
@@ -173,47 +199,31 @@ def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -
     return {
         "flow": entry["flow"],
         "colour": _COLOURS.get(entry["exit"], _BAD),
-        "state": str(entry["state"]).replace("_", " "),
+        "state": state_words(entry),
         "route": f"{entry['source']['alias'] or '?'} → {entry['target']['alias'] or '?'}",
         "lag": "unknown" if entry["lag_offsets"] is None else f"{entry['lag_offsets']:,}",
-        "oldest": _age(entry["oldest_missing_s"]),
-        "committed": _age(entry["last_commit_s"]),
-        "verified": describe_verified(entry["verified"]),
+        "oldest": oldest_words(entry),
+        "committed": committed_words(entry),
+        "verified": verified_words(entry),
+        "is_known": unknown_why(entry) is None,
         "audit": None if entry["audit"] is None else entry["audit"]["verdict"],
         "report": links.reports.get((entry["flow"], "audit"), ""),
-        "first": _cut(needs[0]) if needs else None,
+        "first": _need(needs[0]) if needs else None,
         "more": max(0, len(needs) - 1),
         "spark": _spark(samples),
     }
 
 
-def _cut(need: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what has to be done, no longer than anybody reads."""
-    text = need["message"]
-    return need if len(text) <= _LETTERS else {**need, "message": f"{text[:_LETTERS]} ..."}
-
-
-def _age(seconds: float | None) -> str:
-    return "-" if seconds is None else age_text(seconds)
+def _need(need: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what has to be done, no longer than anybody reads, with the lines of its message."""
+    shown = cut_all(need)
+    return {**shown, "lines": message_lines(shown["code"], shown["message"])}
 
 
 def _spark(samples: Sequence[LagSample]) -> Any:
     """Return the lag as a line without words."""
     points = [ChartPoint(s.at_ms, s.lag_offsets) for s in samples[-60:]]
     return drawn(spark_line(points)) if len(points) > 1 else ""
-
-
-def _tiles(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    lag = entry["lag_offsets"]
-    states = [p["state"] for p in entry["partitions"]]
-    stopped = states.count("stopped")
-    return [
-        ("unknown" if lag is None else f"{lag:,}", "offsets that the target lacks"),
-        (_age(entry["oldest_missing_s"]), "age of the oldest of them"),
-        (_age(entry["last_commit_s"]), "since the last commit"),
-        (f"{len(states):,}", f"partitions, {stopped:,} stopped"),
-        (str(entry["generation"] or "-"), f"starts so far; {entry['lanes'] or '-'} lanes"),
-    ]
 
 
 def _lag_chart(samples: Sequence[LagSample]) -> Any:
@@ -248,42 +258,40 @@ def _partitions(entry: Mapping[str, Any]) -> dict[str, Any]:
         return _ORDER.get(partition["state"], 0), -(partition["lag_offsets"] or 0)
 
     rows = sorted(entry["partitions"], key=place)
-    shown = [{**p, "why": why_words(entry["flow"], p), **_topic_page(entry, p)} for p in rows[:_ROWS]]
+    shown = [{**partition_row(entry, p), **_topic_page(entry, p)} for p in rows[:_ROWS]]
     return {"rows": shown, "more": max(0, len(rows) - _ROWS)}
-
-
-def why_words(flow: str, partition: Mapping[str, Any]) -> dict[str, str]:
-    """Return what keeps a partition, in words, with the code and what to do; nothing where nothing does."""
-    told: Mapping[str, Any] = {}
-    if partition["stop"]:
-        told = partition["stop"]
-    elif partition["state"] == PartitionState.STUCK:
-        told = stuck_need(flow, partition)
-    elif partition["open_offsets"]:
-        whose = transaction_words(partition["open_transaction"])
-        told = {"message": f"{partition['open_offsets']} offsets wait for {whose}"}
-    return {name: str(told.get(name) or "") for name in ("code", "message", "resolve")}
 
 
 def _topic_page(entry: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, str]:
     topic = named["topic"]
-    return {"page": f"{entry['flow']}/topics/{topic}" if re.match(TOPIC, topic) else ""}
+    return {"page": f"{entry['flow']}/topics/{topic}" if NAMED.fullmatch(topic) else ""}
 
 
 def _outside(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the topics that are not copied, or why nobody knows them."""
     rows = [topic for topic in entry["topics"] if not topic["in"]]
-    shown = [{**topic, **_topic_page(entry, topic)} for topic in rows[:_ROWS]]
-    return {"rows": shown, "more": max(0, len(rows) - _ROWS)}
+    shown = [{**cut_all(topic), **_topic_page(entry, topic)} for topic in rows[:_ROWS]]
+    more = max(0, len(rows) - _ROWS)
+    return {"rows": shown, "more": more, "unknown": topics_unknown_why(entry)}
+
+
+def _data_docs(entry: Mapping[str, Any], links: Links) -> str:
+    """Return the address of the last audit's Data Docs; empty where they are not at hand."""
+    report = links.reports.get((entry["flow"], "audit"), "")
+    return f"{report.rpartition('/')[0]}/{entry['data_docs']}" if report and entry.get("data_docs") else ""
 
 
 def _groups(entry: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return how the groups stand; None before the first start."""
-    told = entry["groups"]
+    """Return how the groups stand, or why nobody knows; None before the first start."""
+    told, unknown = entry["groups"], groups_unknown_why(entry)
+    if unknown is not None:
+        return {"groups": (), "unknown": cut(unknown)}
     if told is None:
         return None
     more = told["more"] + max(0, len(told["groups"]) - _GROUPS)
     words = describe_standing(told, entry["flow"])
-    return {**told, "groups": told["groups"][:_GROUPS], "more": more, "words": words}
+    shown = [cut_all(group) for group in told["groups"][:_GROUPS]]
+    return {**told, "groups": shown, "more": more, "words": words, "unknown": None}
 
 
 def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
@@ -296,7 +304,7 @@ def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
     schedule, due_ms = told.get("schedule"), told.get("next_ms")
     return {
         "rows": rows,
-        "problem": entry.get("drills_error"),
+        "unknown": drills_unknown_why(entry),
         "trend": _drill_chart(told),
         "objective": None if told.get("objective_s") is None else age_text(told["objective_s"]),
         "schedule": schedule,

@@ -7,17 +7,26 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.report.htmlpage import render
-from onceover.board.page import Links, Look, seen_words, why_words
+from onceover.board.known import cut, partition_row
+from onceover.board.page import NAMED, Links, Look, seen_words
 from onceover.operate.why import explain_name
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _ROWS: Final = 100
+_SHOWN_NAME: Final = 250
 _GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
 _COLOURS: Final = {0: _GOOD, 5: _UNKNOWN, 2: _UNKNOWN}
 
 
 def one_topic(look: Look, entry: Mapping[str, Any], topic: str, links: Links, *, still: bool = False) -> str:
-    """Return the page of a topic of a flow, by its name on either side; ``still`` as on the others."""
+    """Return the page of a topic of a flow, by its name on either side; ``still`` as on the others.
+
+    Of what can be no topic's name the page says so.
+    """
+    if not NAMED.fullmatch(topic):
+        return render(
+            "notopic", beside=_TEMPLATES, flow=entry["flow"], topic=cut(topic, _SHOWN_NAME), links=links
+        )
     found = explain_name(entry, topic)
     return render(
         "topic",
@@ -25,8 +34,9 @@ def one_topic(look: Look, entry: Mapping[str, Any], topic: str, links: Links, *,
         flow=entry["flow"],
         topic=topic,
         found=found,
-        colour=_UNKNOWN if look.is_old else _COLOURS.get(found.exit_code, _BAD),
-        rows=[{**p, "why": why_words(entry["flow"], p)} for p in found.partitions[:_ROWS]],
+        heading=look.dated(str(found.answer).replace("_", " "), topic),
+        colour=_UNKNOWN if look.is_stale else _COLOURS.get(found.exit_code, _BAD),
+        rows=[partition_row(entry, p) for p in found.partitions[:_ROWS]],
         more=max(0, len(found.partitions) - _ROWS),
         look=look,
         seen=seen_words(look),

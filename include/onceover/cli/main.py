@@ -16,7 +16,7 @@ from onceover.cli.terminal import streams
 from onceover.cli.terminal.colours import painted
 from onceover.cli.terminal.output import CommandResult, envelope, interrupted
 from onceover.cli.terminal.typed import as_typed
-from onceover.config.codes import BY_LINE
+from onceover.config.faults import message_lines
 from onceover.errors import Fatal, OnceoverError, unexpected, unusable_path
 from onceover.logs import configure, is_verbose
 from onceover.private import privately
@@ -120,9 +120,8 @@ def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
 
 
 def _explained(error: OnceoverError) -> str:
-    # A configuration's faults are a line each, and what was seen may be a log's end; elsewhere a line more is
-    # somebody's name.
-    message = error.message.split("\n") if error.code in BY_LINE else [error.message]
+    # What was seen may be a log's end, too; elsewhere a line more is somebody's name.
+    message = message_lines(error.code, error.message)
     lines = [f"error: {message[0]}", *message[1:]]
     for label, value in (
         ("where", error.where),

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.config.codes import ConfigCode
+from onceover.config.codes import BY_LINE, ConfigCode
 from onceover.errors import UsageError
 from onceover.shown import visible
 
@@ -92,6 +92,14 @@ class BadConfig(UsageError):
     def as_dict(self, subject: str | None = None) -> dict[str, Any]:
         """Return the ``error`` object of the command line's JSON, with every fault by itself."""
         return {**super().as_dict(subject), "faults": [fault.as_dict() for fault in self.faults]}
+
+
+def message_lines(code: str, message: str) -> list[str]:
+    """Return the lines of an error's message: only a configuration's faults are a line each.
+
+    Elsewhere a line more is somebody's name.
+    """
+    return message.split("\n") if code in BY_LINE else [message]
 
 
 def shown_key(key: str) -> str:

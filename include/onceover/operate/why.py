@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.operate.codes import StatusCode
 from onceover.operate.states import CopyState, PartitionState
 from onceover.operate.statusshape import BAD_CONFIG, OK, PERSON, TEMPORARY, worst
 from onceover.operate.stuck import stuck_need, transaction_words
@@ -60,6 +61,7 @@ _EXITS: Final[Mapping[Answer, int]] = {
     Answer.MISSING: BAD_CONFIG,
 }
 _ORDER: Final = tuple(Answer)
+_UNREACHABLE: Final = {"source": StatusCode.SOURCE_UNREACHABLE, "target": StatusCode.TARGET_UNREACHABLE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,10 +268,14 @@ class _Name:
             whose = decision.reason.partition(": ")[2]
             line = f"{_named(topic, partition)} is not copied: it is internal ({whose}) for every flow"
             return Why(answer=Answer.LEFT_OUT, line=line, **common)
+        if status["error"] is not None:
+            line, error = f"whether {topic} is copied is not known: nothing of its flow is", status["error"]
+            common |= {"code": error["code"], "resolve": error["resolve"]}
+            return Why(answer=Answer.UNKNOWN, line=line, **common)
         if not status["topics"] and (silent := self._silent()):
             who = " and ".join(side["alias"] for side in silent)
             line = f"whether {topic} is there is not known: {who} cannot be asked"
-            common |= {"code": silent[0]["error"]["code"], "resolve": silent[0]["error"]["resolve"]}
+            common |= {"code": self._silence_code(), "resolve": silent[0]["error"]["resolve"]}
             return Why(answer=Answer.UNKNOWN, line=line, details=_by_file(decision), **common)
         inside = decision is not None and decision.inside
         close = difflib.get_close_matches(topic, [*self._topics, *self._copies()], n=2)
@@ -283,6 +289,14 @@ class _Name:
     def _silent(self) -> list[Mapping[str, Any]]:
         sides = [self._status[side] for side in ("source", "target")]
         return [side for side in sides if side["error"] is not None]
+
+    def _silence_code(self) -> str | None:
+        """Return the code that ``status`` has for the first cluster that does not answer."""
+        for side, unreachable in _UNREACHABLE.items():
+            error = self._status[side]["error"]
+            if error is not None:
+                return str(unreachable if error["exit"] == TEMPORARY else error["code"])
+        return None
 
     def _path(self) -> str:
         return str(self._status.get("path") or "the flow file")
@@ -344,7 +358,7 @@ class _Name:
         stands = f" up to source offset {row['position']}" if row["position"] is not None else ""
         line = f"{name} is copied to {copy}{stands}; what it lacks is not known: {who} does not answer"
         resolve = next((side["error"]["resolve"] for side in silent if side["error"]["resolve"]), None)
-        return line, silent[0]["error"]["code"] if silent else None, resolve
+        return line, self._silence_code(), resolve
 
     def _waits(self, row: Mapping[str, Any], name: str) -> tuple[str, str | None, str | None] | None:
         """Return what a partition that lacks something waits for; None where it is being copied."""

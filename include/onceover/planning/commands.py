@@ -6,11 +6,44 @@ option that is added to it; tests take them out of the messages and run them.
 
 from __future__ import annotations
 
+import re
 import shlex
+from typing import Final, NamedTuple
 
 from onceover.model import TopicPartition
 
+# Between backticks, from the program's name on: a backtick before it may be somebody's. What `command`
+# has quoted for a shell may hold some itself.
+_QUOTED: Final = re.compile(r"`((?:onceover|make|kafka-[a-z-]+\.sh) (?:[^`'\"]|'[^']*'|\"[^\"]*\")+)`")
 _HOW = "prints the plan, `--apply` does it"
+
+
+class AdvicePart(NamedTuple):
+    """A piece of what a message says has to be done; ``is_command`` where it can be pasted as it is."""
+
+    text: str
+    is_command: bool
+
+
+def split_advice(text: str) -> list[AdvicePart]:
+    """Return the pieces of a ``resolve`` in their order: prose, and the commands that it names.
+
+    A command is what stands between backticks, begins with a program of ours or Kafka's, and is nothing but
+    words to a shell: whoever pastes it has no more run than that. Everything else stays as it was written.
+    """
+    parts, done = [], 0
+    for found in _QUOTED.finditer(text):
+        if _is_command(found[1]):
+            parts += [AdvicePart(text[done : found.start()], False), AdvicePart(found[1], True)]
+            done = found.end()
+    return [part for part in (*parts, AdvicePart(text[done:], False)) if part.text]
+
+
+def _is_command(text: str) -> bool:
+    try:
+        return shlex.join(shlex.split(text)) == text
+    except ValueError:
+        return False
 
 
 def command(*words: str) -> str:

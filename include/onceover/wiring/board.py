@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final
 
+from onceover.audit.report.datadocs import FOLDER, INDEX
 from onceover.backoff import Patience
 from onceover.board.talk import GIVEN, MISSING
 from onceover.config.clients.connection import variable_of
@@ -78,7 +79,8 @@ def _one(
             entry = read_one(flow, patience_s=patience_s)
             started = entry["target"]["error"] is None and entry["generation"] is not None
             drills = _drills(flow, patience_s) if started else {}
-            tell({**entry, "path": str(path), **_nothing(), **drills})
+            docs = {"data_docs": _data_docs(entry["audit"])}
+            tell({**entry, "path": str(path), **_nothing(), **docs, **drills})
         except OnceoverError as error:
             tell({**broken_entry(path.stem, str(path), error), **_nothing()})
         except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
@@ -102,7 +104,15 @@ def _usable(flow: Flow | OnceoverError, missing: Mapping[str, str]) -> Flow:
 
 
 def _nothing() -> dict[str, Any]:
-    return {"drills": None, "drills_error": None}
+    return {"drills": None, "drills_error": None, "data_docs": None}
+
+
+def _data_docs(audit: Mapping[str, Any] | None) -> str | None:
+    """Return where the last audit's Data Docs are, as seen from its report; None where not here."""
+    if audit is None:
+        return None
+    index = Path(audit["report"]).parent / FOLDER / INDEX
+    return f"{FOLDER}/{INDEX}" if os.path.isfile(index) else None
 
 
 def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:

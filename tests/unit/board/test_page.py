@@ -9,22 +9,25 @@ import pytest
 from markupsafe import escape
 
 from onceover.board.charts import ChartPoint, line_chart
-from onceover.board.page import TOPIC, Links, Look, all_flows, no_such_flow, one_flow
+from onceover.board.page import STALE_S, TOPIC, Links, Look, all_flows, no_such_flow, one_flow
 from onceover.board.samples import KEPT, LagSample, Samples, speed_of
 from onceover.board.topicpage import one_topic
-from onceover.errors import UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.groups.standing import unknown_standing
+from onceover.operate.statusread import FlowFacts
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
 from onceover.operate.why import explain_name
 from tests.support.hostilenames import HOSTILE
 
+# What Kafka takes for the name of a topic.
+_NAME = r"[a-zA-Z0-9._-]{1,249}"
 LINKS = Links("/", {"Copy": "/dags/replicate"}, {})
 
 
 def entry(name: str = "orders", **changes: Any) -> dict[str, Any]:
     """Return what ``status`` says of a flow that was never started, with changes."""
     source, target = StatusSide(alias="east"), StatusSide(alias="west")
-    told = shape(StatusFacts(flow=name, now_ms=1000.0, source=source, target=target))
+    told = shape(StatusFacts(flow=name, now_ms=1000.0, source=source, target=target, state=FlowFacts()))
     return {**told, "drills": None, "drills_error": None, **changes}
 
 
@@ -137,7 +140,7 @@ def test_hostile_names_do_nothing(name: str) -> None:
         )
 
     # With a page of its own as that one has it.
-    like = "x" if re.match(TOPIC, name) else "x y"
+    like = "x" if re.fullmatch(_NAME, name) else "x y"
     for hostile, harmless in zip(pages(told(name)), pages(told(like)), strict=True):
         assert hostile.count("<") == harmless.count("<")
         assert "<script" not in hostile
@@ -301,3 +304,161 @@ def test_trend_of_drills_has_a_bar_for_each_that_has_ended() -> None:
     assert "objective 15 min" in far and "@weekly" in near and "1970-01-02 00:00:00 UTC" in near
     heights = [float(found) for found in re.findall(r'rect[^>]* height="([0-9.]+)"', near)]
     assert min(heights) >= 2 and max(heights) < 150
+
+
+def dark(**changes: Any) -> dict[str, Any]:
+    """Return what ``status`` says of a flow whose target does not answer."""
+    source = StatusSide(alias="east")
+    target = StatusSide(alias="west", error=Retriable("west:9092 does not answer"))
+    told = shape(StatusFacts(flow="orders", now_ms=1000.0, source=source, target=target))
+    return {**told, "drills": None, "drills_error": None, **changes}
+
+
+def test_unknown_is_not_none() -> None:
+    """A flow whose target is away has its audits, drills and partitions still: nobody can ask for them."""
+    overview, page = pages(dark())
+    for text in (overview, page):
+        for claim in ("never audited", "none yet", "0 partitions", "rehearses one"):
+            assert claim not in text
+    assert page.count("west:9092 does not answer") >= 5, (
+        "the need, audits, partitions, topics, groups, drills"
+    )
+    assert overview.count(">unknown<") == 6, "state, lag, oldest, commit, proven, audit"
+    assert re.search(r"<b>unknown</b><span>partitions</span>", page)
+    assert re.search(r"<b>unknown</b><span>starts so far</span>", page)
+    never = pages(entry())
+    assert "never audited" in never[0] and "none yet" in never[1] and "rehearses one" in never[1]
+
+
+def test_a_source_that_is_away_leaves_known_what_the_target_keeps() -> None:
+    """And the number of what it holds is unknown; the drills are asked of the target alone."""
+    silent = {**StatusSide(alias="east", error=Retriable("east is away")).document()}
+    row = partition(0, "unknown", None, lso=None)
+    told = entry(source=silent, generation=3, partitions=[row], drills={"drills": []})
+    page = one_flow(Look([told], 1.0), told, (), LINKS)
+    assert re.search(r'num">5</td><td class="num">unknown</td><td class="num">unknown</td>', page)
+    assert '<td class="text">east is away</td>' in page, "why the partition is unknown"
+    assert "rehearses one" in page and "never audited" in page
+    assert "not known: east is away" in page, "topics that are left out"
+    gone = entry(generation=3, target={**silent, "alias": "west"})
+    assert "rehearses one" not in one_flow(Look([gone], 1.0), gone, (), LINKS), "drills were not asked for"
+
+
+def test_only_commands_are_there_to_be_copied() -> None:
+    """One click selects the command and nothing else; prose, and what is quoted otherwise, is prose."""
+    resolve = "`onceover stop orders`, then `onceover replicate orders`: it goes on; lower `lanes` or not"
+    need = {"code": "RUN_FAILED", "message": "it is over", "resolve": resolve, "exit": 3}
+    stop = {"code": "X", "message": "bad", "resolve": resolve}
+    told = entry(exit=3, needs=[need], partitions=[partition(0, "stopped", 7, stop=stop)])
+    overview, page = pages(told)
+    for text in (overview, page, one_topic(Look([told], 1.0), told, "orders", LINKS)):
+        found = re.findall(r'<code class="command">([^<]*)</code>', text)
+        assert found.count("onceover stop orders") == found.count("onceover replicate orders") >= 1
+        assert "</code>: it goes on; lower `lanes` or not" in text
+        assert re.findall(r"<code>[^<]*", text) == []
+    prose = entry(exit=2, needs=[{**need, "resolve": "save it as UTF-8"}])
+    assert "do: save it as UTF-8</div>" in pages(prose)[0]
+
+
+def test_each_fault_of_a_file_has_a_line() -> None:
+    """What to do says that; a name with a line break begins none."""
+    need = {"code": "bad_config", "message": "first\nsecond", "resolve": "correct every line", "exit": 2}
+    for text in pages(entry(exit=2, needs=[need])):
+        assert "first<br>second" in text
+    for text in pages(entry(exit=2, needs=[{**need, "code": "X"}])):
+        assert "first\\nsecond" in text
+
+
+def test_a_name_of_any_length_makes_no_larger_page() -> None:
+    """Of a group, and of whatever a message repeats."""
+    long = "g" * 20_000
+    group: dict[str, Any] = {
+        "group": long, "standing": "behind", "code": None, "reason": long, "resolve": f"`onceover x {long}`",
+        "partitions": 0, "counts": {}, "lag": 2, "behind_offsets": 7, "positions": [],
+    }  # fmt: skip
+    groups = {
+        "error": None, "giving": "east", "receiving": "west", "groups": [group], "more": 0, "remarks": [],
+        "counts": {"needs_somebody": 0, "undecided": 0, "behind": 1, "in_place": 0},
+    }  # fmt: skip
+    need = {"code": "X", "message": long, "resolve": f"`onceover x {long}`", "exit": 3}
+    note = {"object": long, "code": "X", "message": long, "resolve": long}
+    told = entry(exit=3, groups=groups, needs=[need], notes=[note], drills_error=long)
+    overview, page = pages(told)
+    assert len(overview) + len(page) < 60_000
+    assert 'command">onceover x' not in page, "half a command is none"
+
+
+def test_an_old_headline_says_so_itself() -> None:
+    """How long a run runs was true then; nothing is in colour as if it were now."""
+    run = {**entry()["run"], "state": "running", "since_s": 1_435.0, "host": "vm"}
+    told = entry(state="copying", run=run, partitions=[partition(0)])
+    bad = entry("bad", exit=3)
+    look = Look([told, bad], 360.0)
+    page = one_flow(look, told, (), LINKS)
+    assert "<h1>orders, 6 min ago: copying</h1>" in page
+    assert "What they said then: running for 23 min 55 s on vm" in page
+    topic = one_topic(look, told, "orders", LINKS)
+    assert "<h1>orders, 6 min ago: copied</h1>" in topic
+    overview = all_flows(look, {}, LINKS)
+    assert "<h1>6 min ago: 1 of 2 flows needs somebody</h1>" in overview
+    assert "was in order" in overview and ">in order<" not in overview
+    for text in (page, topic, overview):
+        assert re.search(r'<header class="[A-Z]+ old">', text) and re.search(
+            r'<main class="[a-z ]*old">', text
+        )
+    for text in (*pages(told), one_topic(Look([told], 3.0), told, "orders", LINKS)):
+        assert ' old"' not in text and "ago:" not in re.findall("<h1.*</h1>", text)[0]
+
+
+def test_a_page_that_holds_still_says_when_it_has_become_old() -> None:
+    """By time alone: it runs no script."""
+    look = Look([entry()], 1.0)
+    held = all_flows(look, {}, LINKS, still=True)
+    assert re.search(r'<h1>[^<]*<span class="held"> \(more than half a minute ago\)</span></h1>', held)
+    assert "animation: held 0s 30s forwards" in held and STALE_S == 30
+    assert 'class="held"' not in all_flows(look, {}, LINKS)
+
+
+def test_a_run_that_is_over_says_how() -> None:
+    """What has ended well is not called stopped; its partitions say that nobody copies, and why."""
+    run = {**entry()["run"], "since_s": 60.0, "ended": "done"}
+    row = partition(0, "idle", 3)
+    for state, word in (("ended", "ended"), ("failed", "failed"), ("gone", "driver gone")):
+        told = entry(state="stopped", run={**run, "state": state}, partitions=[row])
+        overview, page = pages(told)
+        assert f">{word}</td>" in overview and f"<h1>orders: {word}</h1>" in page
+        assert "nobody copies: " in page
+    need = {"code": "DRIVER_GONE", "message": "gone", "resolve": "`onceover replicate orders`", "exit": 3}
+    told = entry(exit=3, state="stopped", run={**run, "state": "gone"}, partitions=[row], needs=[need])
+    assert "<b>DRIVER_GONE</b> nobody copies: gone: no sign of life for 1 min" in pages(told)[1]
+
+
+def test_data_docs_stand_beside_the_report() -> None:
+    """Where both are at hand."""
+    audit = {
+        "verdict": "PASS", "at_ms": 0, "summary": "all is well", "report": "/x/report.html", "host": "vm",
+        "since": "start", "topics": [], "sample": None, "age_s": 1.0, "failed": None,
+    }  # fmt: skip
+    links = Links("/", {}, {("orders", "audit"): "/onceover/audits/orders/r1/report.html"})
+    told = entry(audit=audit, data_docs="data_docs/index.html")
+    address = 'href="/onceover/audits/orders/r1/data_docs/index.html"'
+    assert address in one_flow(Look([told], 1.0), told, (), links)
+    for here, at_hand in (({**told, "data_docs": None}, links), (told, LINKS)):
+        assert "Data Docs" not in one_flow(Look([here], 1.0), here, (), at_hand)
+
+
+def test_each_partition_says_which_lane_copies_it() -> None:
+    """One that is not taken in has none."""
+    told = entry(partitions=[partition(0, lane=7), partition(1, "not_enrolled", 3, lane=None)])
+    page = one_flow(Look([told], 1.0), told, (), LINKS)
+    assert re.search(r'<td class="num">7</td><td class="word">caught up</td>', page)
+    assert re.search(r'<td class="num">-</td><td class="word">not enrolled</td>', page)
+
+
+@pytest.mark.parametrize("name", ["a b", "<b>", "x" * 250, "..%2f", "ö"])
+def test_an_address_of_no_topic_says_so(name: str) -> None:
+    """Not that an audit was removed."""
+    told = entry()
+    text = one_topic(Look([told], 1.0), told, name, LINKS)
+    assert re.match(TOPIC, name) and "can be no topic" in text and 'href="../../orders"' in text
+    assert len(one_topic(Look([told], 1.0), told, "x" * 100_000, LINKS)) < 20_000

@@ -88,6 +88,16 @@ def test_check_reports_the_flow_and_what_deserves_a_second_look(write_flow: Flow
     assert f"orders-dr: in order ({path})" in result.text
 
 
+def test_a_file_of_any_kind_costs_no_other_its_check(write_flow: FlowWriter, tmp_path: Path) -> None:
+    """Each is answered for by its own check."""
+    write_flow()
+    (tmp_path / "deep.yaml").write_text(f"x: {'[' * 5_000}")
+    (tmp_path / "odd.yaml").write_bytes(b"\xff")
+    (tmp_path / "beyond.yaml").write_text('x: "\\Uffffffff"')
+    (tmp_path / "tagged.yaml").write_text("flow: !!timestamp soon\nx: !!bool maybe")
+    assert _run("check", "orders-dr").document["flow"] == "orders-dr"
+
+
 def test_check_of_an_ordinary_flow_has_no_warning(write_flow: FlowWriter) -> None:
     """The near miss: nothing to say about a flow that is in order."""
     write_flow()

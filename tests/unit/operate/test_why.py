@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from onceover.errors import Retriable, UsageError
 from onceover.operate.why import explain_name, with_plan
 from onceover.planning.plan import Refusal
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
@@ -80,6 +81,7 @@ def status(*partitions: dict[str, Any], **changes: Any) -> dict[str, Any]:
         "flow": "f",
         "path": "flows/f.yaml",
         "state": "copying",
+        "error": None,
         "run": {"state": "running", "since_s": 1.0, "host": "h"},
         "source": {"alias": "east", "error": None},
         "target": {"alias": "west", "error": None},
@@ -114,6 +116,27 @@ def test_partition_has_one_answer(partition: dict[str, Any], answer: str, exit_c
     assert words in found.line and "\n" not in found.line
     assert found.resolve or exit_code == 0
     assert found.document()["line"] == found.line == found.describe().splitlines()[0]
+
+
+def test_a_cluster_that_does_not_answer_has_the_code_of_status() -> None:
+    """The class of an error of ours is no code; of what is no matter of time, its own stays."""
+    away = {"alias": "east", "error": {**Retriable("away").as_dict(), "exit": 5}}
+    dark = {**status(), "partitions": [], "topics": [], "source": away}
+    assert explain_name(dark, "shop.orders").code == "SOURCE_UNREACHABLE"
+    lost = {**status(row(state="unknown", lag_offsets=None)), "source": away}
+    assert explain_name(lost, "shop.orders").code == "SOURCE_UNREACHABLE"
+    refused = {
+        "alias": "east",
+        "error": {**UsageError("no right", code="NOT_AUTHORIZED").as_dict(), "exit": 2},
+    }
+    assert explain_name({**lost, "source": refused}, "shop.orders").code == "NOT_AUTHORIZED"
+
+
+def test_of_a_flow_that_cannot_be_read_nothing_is_called_missing() -> None:
+    """Its file may be broken."""
+    error = {**UsageError("unknown key tarket", code="bad_config", resolve="correct it").as_dict(), "exit": 2}
+    found = explain_name({**status(), "partitions": [], "topics": [], "error": error}, "shop.orders")
+    assert (str(found.answer), found.exit_code, found.resolve) == ("unknown", 5, "correct it")
 
 
 def test_topic_is_as_its_worst_partition() -> None:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from onceover.planning.commands import split_advice
 from onceover.shown import visible
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def _environment(beside: Path | None) -> Environment:
     )
     environment.filters["counted"] = lambda number: f"{number:,}"
     environment.filters["at"] = _at
+    environment.filters["advice"] = split_advice
     return environment
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from onceover.audit.checks.suites import GROUPS, MAP, POSITIONS, RECEIPTS
 from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.planning.commands import command
 
 _NAMED: Final = 3
 # Records of the copy itself are wrong; the other kinds may be somebody else's beside a copy that is right.
@@ -58,8 +59,8 @@ def _after_failing(told: Mapping[str, Any]) -> Iterator[str]:
     if kinds & _OF_THE_COPY:
         for name in names[:_NAMED]:
             yield (
-                f"keep this report, `onceover stop {flow}`, find out who else writes to the copy of {name}, "
-                f"delete its target topic, then `onceover partition reseed {flow} {name}` copies it again"
+                f"keep this report, {command('stop', flow)}, find out who else writes to the copy of {name}, "
+                f"delete its target topic, then {command('partition', 'reseed', flow, name)} copies it again"
             )
         if len(names) > _NAMED:
             yield f"likewise {len(names) - _NAMED} more partitions"
@@ -67,17 +68,17 @@ def _after_failing(told: Mapping[str, Any]) -> Iterator[str]:
         yield "take WRITE on the target topics from everybody but the flow: what was copied is right"
     failed = {each["suite"] for each in told["expectations"] if each["answer"] == Verdict.FAIL}
     if GROUPS in failed:
-        yield f"`onceover groups plan {flow}`, then `onceover groups apply {flow}`"
+        yield f"{command('groups', 'plan', flow)}, then {command('groups', 'apply', flow)}"
     if not kinds and failed & {MAP, RECEIPTS, POSITIONS}:
-        yield f"keep this report: records are right, what the flow says is not; `onceover status {flow}`"
-    yield f"when that is done, `onceover audit {flow} --full`"
+        yield f"keep this report: records are right, what the flow says is not; {command('status', flow)}"
+    yield f"when that is done, {command('audit', flow, '--full')}"
 
 
 def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
     flow, reasons = told["flow"], told["unverifiable"]["by_reason"]
     if Reason.NOT_COPIED_YET in reasons:
-        yield f"`onceover replicate {flow} --until caught-up`, then `onceover audit {flow}`"
+        yield f"{command('replicate', flow, '--until', 'caught-up')}, then {command('audit', flow)}"
     if Reason.STOPPED in reasons or Reason.NOT_ENROLLED in reasons:
-        yield f"`onceover status {flow}` says what is stopped, or not taken in, and what to do"
+        yield f"{command('status', flow)} says what is stopped, or not taken in, and what to do"
     if Reason.OPEN_TRANSACTION in reasons:
-        yield f"wait until it has ended, then `onceover audit {flow}`"
+        yield f"wait until it has ended, then {command('audit', flow)}"

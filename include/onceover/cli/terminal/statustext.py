@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.ages import age_text
-from onceover.config.codes import BY_LINE, ConfigCode
+from onceover.config.codes import ConfigCode
+from onceover.config.faults import message_lines
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
 from onceover.groups.standing import describe_standing
 from onceover.operate.codes import StatusCode
@@ -114,8 +115,7 @@ def _needs(status: Mapping[str, Any]) -> Iterator[str]:
     for number, need in enumerate(status["needs"]):
         alike.setdefault((need["code"], need.get("topic") or str(number)), []).append(need)
     for need, *others in list(alike.values())[:_NEEDS_SHOWN]:
-        message = need["message"]
-        first, *more = message.split("\n") if need["code"] in BY_LINE else [message]
+        first, *more = message_lines(need["code"], need["message"])
         yield f"  ! {need['code']}: {first}"
         yield from (f"    {line}" for line in more)
         if need["resolve"]:

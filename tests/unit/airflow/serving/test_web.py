@@ -181,6 +181,7 @@ def test_the_page_of_all_flows_is_shown_and_leads_to_each(
     gone = get(app, "/flows/other")
     assert (gone.status_code, gone.headers["Refresh"], 'href="../"' in gone.text) == (404, "10", True)
     assert "Refresh" not in get(app, "/?still").headers
+    assert "can be no topic" in get(app, "/flows/bad/topics/a%20b", accept=BROWSER).text
 
 
 def test_a_page_of_flows_is_for_who_is_logged_in(folder: Path) -> None:
