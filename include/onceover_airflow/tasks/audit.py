@@ -15,6 +15,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.state.codes import StateCode
+from onceover.state.records.verdicts import WHOLE
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.operators import FlowJobOperator, leave
@@ -40,8 +41,6 @@ AUDIT_TASK: Final = "audit"
 # Also where the task failed, and a return value would not be kept.
 VERDICT_KEY: Final = "verdict"
 PASSED: Final = "PASS"
-# Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
-WHOLE: Final = ("watermark", "start")
 # A time with its zone left out is UTC, as on the command line.
 SINCE_PATTERN: Final = r"^(watermark|start|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9:]+)?)?)$"
 # An audit reads for long, and what it meets is either temporary for minutes or not at all.
