@@ -16,6 +16,7 @@ from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
 from onceover.board.charts import ChartBar, ChartPoint, bar_chart, line_chart, spark_line
 from onceover.board.samples import LagSample
+from onceover.config import values
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState
 from onceover.operate.stuck import stuck_need, transaction_words
@@ -172,6 +173,8 @@ def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -
     needs = entry["needs"]
     return {
         "flow": entry["flow"],
+        # A file that no flow can be called after has an entry, which says so, and no page of its own.
+        "page": f"flows/{entry['flow']}" if values.NAME.fullmatch(entry["flow"]) else None,
         "colour": _COLOURS.get(entry["exit"], _BAD),
         "state": str(entry["state"]).replace("_", " "),
         "route": f"{entry['source']['alias'] or '?'} → {entry['target']['alias'] or '?'}",

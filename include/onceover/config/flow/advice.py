@@ -7,14 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import yaml
-
 from onceover.config.clients.resolve import ClientConfig, resolve_client
 from onceover.config.clients.rules import endpoints
 from onceover.config.document import REFERENCE
 from onceover.config.faults import shown_key
 from onceover.config.flow.flowfile import ClusterSpec, Flow
-from onceover.config.flow.load import find_flow_files, load_flow
+from onceover.config.flow.load import find_flow_files, load_flow, read_keys
 from onceover.errors import UsageError
 
 _SECRET_NAME: Final = re.compile(r"pass|secret|token|credential|private|api_?key", re.IGNORECASE)
@@ -168,11 +166,10 @@ def _get(data: Mapping[str, object], section: str, key: str) -> object:
 
 def _read(path: Path) -> Mapping[str, object]:
     try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, ValueError, yaml.YAMLError):
+        return read_keys(path)
+    except UsageError:
         # That file is answered for by its own check; here it says nothing.
         return {}
-    return data if isinstance(data, dict) else {}
 
 
 def _is_loopback(properties: Mapping[str, str]) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import load_flow
+from onceover.config.flow.load import load_listed
 from onceover.errors import OnceoverError
 from onceover.kafka.ports import Cluster
 from onceover.metrics import catalogue as m
@@ -96,7 +96,7 @@ class FlowMonitor:
     def keep_canary(self) -> None:
         """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
         try:
-            flow = load_flow(self._path)
+            flow = load_listed(self._path)
         except OnceoverError:
             return
         if self._canary is not None and (flow.canary.interval_ms is None or not self._canary.is_of(flow)):
@@ -119,7 +119,7 @@ class FlowMonitor:
         return flow, figures
 
     def _read(self) -> dict[str, Any]:
-        flow = load_flow(self._path)
+        flow = load_listed(self._path)
         due = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
         entry = read_status(
             flow, patience_s=self._settings.patience_s, beside=partial(self._beside, flow), groups=due
