@@ -22,6 +22,7 @@ from onceover_airflow.jobs.operators import FlowJobOperator, leave
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict
 from onceover_airflow.lineage.catalogue import ToldOf
 from onceover_airflow.starting import forms
+from onceover_airflow.starting.starter import starter
 from onceover_airflow.tasks.replicating import check_flow
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
@@ -213,12 +214,6 @@ class AuditOperator(FlowJobOperator):
             return verdict
         leave(context, VERDICT_KEY, count_audit(report))
         return TaskVerdict(AfterJob.FAIL, describe_audit(report))
-
-
-def starter(context: Context) -> str | None:
-    """Return who has started a run, as Airflow knows them; None where that was nobody."""
-    by = getattr(context.get("dag_run"), "triggering_user_name", None)
-    return f"{by} (in Airflow)" if isinstance(by, str) and by else None
 
 
 def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:
