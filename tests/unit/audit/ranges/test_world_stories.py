@@ -166,6 +166,16 @@ def test_surplus_record_that_was_named_stays_whatever_later_audits_look_at(kind:
         assert told(kind, *story, Event("audit a sample", 0, 1, 1)).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_surplus_record_that_was_removed_from_the_beginning_counts_no_more(kind: str) -> None:
+    """As the report advises where nothing was copied before it."""
+    story = (Event("foreign record", 0, 1, 1), Event("audit"))
+    for later in ((), (Event("produce", 0, 3), Event("copy", 0))):
+        world = live(kind, (*story, Event("target expires", 0, 1), *later), audits=(WATERMARK, START))
+        assert world.verdicts is not None
+        assert world.verdicts.open(lambda failure: True) is None
+
+
 # ---- no answer at all
 
 

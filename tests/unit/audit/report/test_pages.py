@@ -306,7 +306,9 @@ def test_next_step_is_about_what_was_seen() -> None:
     assert "`onceover partition reseed" in wrong[0] and wrong[-1].endswith("--full`")
     beside = dict.fromkeys(document["findings"]["by_kind"], 0) | {str(FindingKind.PHANTOM): 1}
     steps = next_steps({**document, "findings": {**document["findings"], "by_kind": beside}})
-    assert "take WRITE" in steps[0] and "reseed" not in " ".join(steps)
+    assert "take WRITE" in steps[0] and "reseed" not in steps[0]
+    assert "`kafka-delete-records`" in steps[1] and "partition reseed flights-dr orders:0`" in steps[1]
+    assert steps[-1] == wrong[-1]
     assert next_steps(told()) == []
     late = told(
         audits.result(
