@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from onceover.audit.model import ComparedAs, FindingKind, Mode, Reason, Side
-from onceover.audit.ranges.since import START
 from onceover.model import TopicPartition
 from onceover.state.read import read_flow_state
+from onceover.state.records.verdicts import START
 from onceover.state.records.verified import read_watermarks
 from onceover.wiring.audit import AuditRequest, keep_verified
 from onceover.wiring.flows import open_clusters

@@ -9,7 +9,6 @@ from dataclasses import replace
 from confluent_kafka import Producer
 
 from onceover.audit.checks.result import Area, Check
-from onceover.audit.ranges.since import START
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
 from onceover.kafka.calls import OffsetToCommit
@@ -17,6 +16,7 @@ from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition, lane_of
 from onceover.positions.index import read_map
 from onceover.state import names
+from onceover.state.records.verdicts import START
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.audit import AuditRequest, audit_bookkeeping

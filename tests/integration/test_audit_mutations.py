@@ -36,14 +36,14 @@ def test_every_fault_is_found_and_named(replica: Replica, names: list[str]) -> N
 
     compared = audit_pair(replica, written)
 
-    findings = [finding for each in compared for finding in each.result.findings]
+    findings = [finding for each in compared for finding in each.findings]
     assert written.told(pair, findings) == expected
     faulty = {each.target for each in expected} | {each.source[0] for each in expected if each.source}
     for number, each in enumerate(compared):
         right = number not in faulty
-        assert (each.result.verified_to == each.result.source_to) == right, number
-        assert each.result.records(Side.SOURCE) == len(pair.source[number])
-        assert each.result.records(Side.TARGET) == len(pair.target[number])
+        assert (each.verified_to == each.source_to) == right, number
+        assert each.records(Side.SOURCE) == len(pair.source[number])
+        assert each.records(Side.TARGET) == len(pair.target[number])
 
 
 @pytest.mark.soak
@@ -57,5 +57,5 @@ def test_random_faults_are_found_whatever_the_map_proposes(replica: Replica, see
 
     compared = audit_pair(replica, written, rng)
 
-    findings = [finding for each in compared for finding in each.result.findings]
+    findings = [finding for each in compared for finding in each.findings]
     assert written.told(pair, findings) == expected

@@ -91,10 +91,22 @@ def test_audit_since_a_time_that_no_copied_record_has_finds_nothing_wrong(replic
     replica.source.plain(topic, 0, replica.source.records(5, timestamp_ms=EPOCH_MS))
     replica.copy()
     replica.source.plain(topic, 0, replica.source.records(3, timestamp_ms=EPOCH_MS + _HOUR_MS))
-    for since in (_HALF_AN_HOUR_LATER, "2999-01-01T00:00:00Z"):
+    for since in (_HALF_AN_HOUR_LATER, "2025-01-01T00:00:00Z"):
         late = partition(audit(replica.flow.watch.flow, AuditRequest(since=since)), topic)
         assert (late.findings, late.records(Side.TARGET)) == ((), 0)
         assert {each.reason for each in late.unverifiable} == {Reason.NOT_COPIED_YET}
+
+
+def test_surplus_record_where_the_source_is_empty_is_found_since_any_time(replica: Replica) -> None:
+    """No record of the source lies before that time, so nothing of the target does."""
+    topic = replica.topic(partitions=2)
+    replica.source.plain(topic, 0, replica.source.records(3))
+    replica.copy()
+    replica.target.plain(topic, 1, replica.target.records(1))
+    for since in ("watermark", "start", "2025-01-01T00:00:00Z"):
+        found = partition(audit(replica.flow.watch.flow, AuditRequest(since=since)), topic, 1)
+        assert [(each.kind, each.target_offset) for each in found.findings] == [(FindingKind.PHANTOM, 0)]
+        assert (found.target_from, found.target_to) == (0, 1)
 
 
 def test_timestamps_that_the_target_makes_are_not_compared(replica: Replica) -> None:

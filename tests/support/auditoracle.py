@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 from unittest.mock import patch
 
@@ -16,16 +17,17 @@ from onceover.audit.checks.bookkeeping import check_without_groups
 from onceover.audit.checks.result import AuditResult, PartitionResult
 from onceover.audit.checks.suiterows import suite_rows
 from onceover.audit.checks.suites import RULES, RuleKind
-from onceover.audit.checks.verdict import RuleOutcome, conclude
+from onceover.audit.checks.verdict import QualityVerdict, RuleOutcome, conclude
 from onceover.audit.compare.sides import Sides
+from onceover.audit.course.lastverdict import next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Finding, FindingKind, Row, Side, Verdict
-from onceover.audit.ranges.since import START, WATERMARK
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
 from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
-from onceover.wiring.audit import Content, audit_content, planned, proven
+from onceover.state.records.verdicts import START, WATERMARK
+from onceover.wiring.audit import AuditRequest, Content, audit_content, planned, proven, told_of
 from tests.support.auditworld import FLOW, LETTERS, SOURCE, Place, World
 from tests.support.contentaudit import InlineWorkers
 from tests.support.fakelogs import FakeAdmin, FakeLog
@@ -37,11 +39,16 @@ _RANGE_BYTES: Final = 250
 class Answer(NamedTuple):
     """What an audit said, before any of it was kept."""
 
-    verdict: Verdict
+    quality: QualityVerdict
     result: AuditResult
     content: Content
     since: str
     sample: int | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """PASS, FAIL or UNVERIFIABLE."""
+        return self.quality.verdict
 
 
 @contextmanager
@@ -86,11 +93,9 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
     return Answer(judged(suite_rows(result)), result, content, since, sample)
 
 
-def judged(rows: Mapping[str, Sequence[Row]]) -> Verdict:
+def judged(rows: Mapping[str, Sequence[Row]]) -> QualityVerdict:
     """Return what the rules make of the rows, as Great Expectations evaluates them (``spark.quality``)."""
-    return conclude(
-        RuleOutcome(rule, _met(rule.kind, rule.columns, rows[rule.suite])) for rule in RULES
-    ).verdict
+    return conclude(RuleOutcome(rule, _met(rule.kind, rule.columns, rows[rule.suite])) for rule in RULES)
 
 
 def _met(kind: RuleKind, columns: tuple[str, ...], rows: Sequence[Row]) -> bool:
@@ -109,11 +114,14 @@ def _met(kind: RuleKind, columns: tuple[str, ...], rows: Sequence[Row]) -> bool:
 
 
 def keep(world: World, answer: Answer) -> None:
-    """Write the watermarks of an audit, as its transaction does: never over one that is further."""
+    """Write what an audit leaves, as its transaction does: no watermark over one that is further."""
     for tp, mark in proven(answer.content).items():
         known = world.watermarks.get(tp)
         if mark.advances(known):
             world.watermarks[tp] = type(mark).from_json(json.loads(json.dumps(mark.to_json()))) or mark
+    request = AuditRequest(since=answer.since, sample=answer.sample)
+    told = told_of(request, answer.content, answer.result, answer.quality, Path("report.html"))
+    world.verdicts = next_verdicts(world.verdicts, told)
 
 
 # ---- what has to be true
@@ -186,6 +194,17 @@ def check(world: World, answer: Answer) -> None:
     keep(world, answer)
     for partition in range(2):
         _check_mark(facts, answer, partition, before)
+    _check_failures(facts, answer)
+
+
+def _check_failures(facts: _Facts, answer: Answer) -> None:
+    """What was named and is still there still counts as failed, whatever was looked at since."""
+    world = facts.world
+    found = ((each.target, each.target_offset) for each in answer.result.findings)
+    world.named |= {(tp.partition, offset) for tp, offset in found if tp is not None and offset is not None}
+    left = set() if facts.anew else world.named & facts.surplus
+    failed = None if world.verdicts is None else world.verdicts.open(lambda failure: True)
+    assert failed is not None or not left, f"named, still there, and forgotten: {sorted(left)}"
 
 
 def _check_pass(facts: _Facts, answer: Answer) -> None:
@@ -261,6 +280,9 @@ def _check_mark(
     if not facts.world.kind.handled:
         passed = {o for t, o in facts.surplus if t == partition and target_begin <= o < mark.target_offset}
         assert not passed, f"below the watermark, and surplus: {passed}"
+        behind = {o for t, o in facts.surplus if t == partition and o >= target_begin}
+        renewed = old is not None and mark.offset == begin and mark.at_ms != at_ms
+        assert not (renewed and behind), f"proven again, and surplus behind it: {behind}"
     wrong = any(_of(each, partition).by_kind for each in [answer.result] if _of(each, partition))
     if wrong and mark.offset == begin:
         assert mark.at_ms == at_ms, "a finding makes what was proven younger"

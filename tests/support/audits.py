@@ -80,6 +80,7 @@ def partition_result(
         verified_before=50,
         verified_to=verified_to,
         verified_timestamp_ms=STARTED_MS - 60_000 + verified_to,
+        verified_target=verified_to,
         complete=complete,
         unlisted=tuple(unlisted),
     )

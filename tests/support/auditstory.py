@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from onceover.audit.ranges.since import START, WATERMARK
+from onceover.state.records.verdicts import START, WATERMARK
 from tests.support.auditoracle import audit, check
 from tests.support.auditworld import EPOCH_MS, FAULTS, KINDS, World
 

@@ -24,6 +24,7 @@ from onceover.state import names
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import Layout
+from onceover.state.records.verdicts import Verdicts
 from onceover.state.records.verified import Watermark
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
@@ -120,6 +121,8 @@ class World:
         self.maps: list[MapRecord] = []
         self.stops: dict[str, Any] = {}
         self.watermarks: dict[TopicPartition, Watermark] = {}
+        self.verdicts: Verdicts | None = None
+        self.named: set[Place] = set()
         self.forgot = False
         self.overlooked: set[int] = set()
         self._twin: Content | None = None

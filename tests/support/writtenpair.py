@@ -14,8 +14,9 @@ from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
+from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.sides import Sides
-from onceover.audit.course.partitions import ComparedPartition, PairPlan, compare_partitions
+from onceover.audit.course.partitions import PairPlan, compare_partitions
 from onceover.audit.model import Finding, Mode, Range
 from onceover.audit.ranges.bounds import Bounds
 from onceover.kafka.ports import Cluster
@@ -107,7 +108,7 @@ def _raw(content: Content) -> RawRecord:
 
 def audit_pair(
     replica: Replica, written: WrittenPair, rng: random.Random | None = None
-) -> list[ComparedPartition]:
+) -> list[PartitionResult]:
     """Return what an audit sees, partition by partition.
 
     Args:

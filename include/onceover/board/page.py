@@ -31,6 +31,7 @@ from onceover.board.known import (
     verified_words,
 )
 from onceover.board.samples import LagSample
+from onceover.config import values
 from onceover.config.faults import message_lines
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState
@@ -198,6 +199,8 @@ def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -
     needs = entry["needs"]
     return {
         "flow": entry["flow"],
+        # A file that no flow can be called after has an entry, which says so, and no page of its own.
+        "page": f"flows/{entry['flow']}" if values.NAME.fullmatch(entry["flow"]) else None,
         "colour": _COLOURS.get(entry["exit"], _BAD),
         "state": state_words(entry),
         "route": f"{entry['source']['alias'] or '?'} → {entry['target']['alias'] or '?'}",

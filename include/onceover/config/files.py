@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ import onceover
 from onceover.config import values
 from onceover.config.document import FLOW_FILE_PAGE, Document, parse_yaml
 from onceover.config.faults import BadConfig, Fault, nearest_fix
-
-log = logging.getLogger(__name__)
 
 FLOWS_VARIABLE: Final = "ONCEOVER_FLOWS"
 CONNECT_VARIABLE: Final = "ONCEOVER_CONNECT"
@@ -48,19 +45,21 @@ class ConfigKind:
         """Return the files of the directory by name; an absent directory has none.
 
         Files whose stem is no valid name are left out: what editors and archives leave behind (``._x.yaml``),
-        or what nobody could type or show. The log says which, hidden ones apart.
+        or what nobody could type.
 
         Raises:
             UsageError: the directory cannot be read.
         """
-        for path in self._files(environ):
-            if not values.NAME.fullmatch(path.stem) and not path.name.startswith("."):
-                log.warning("left out: %s: its name is to be %s", ascii(path.name), values.NAME_RULE)
-        return self.named(environ)
-
-    def named(self, environ: Mapping[str, str]) -> list[Path]:
-        """Do the same, and say nothing of what is left out."""
         return [path for path in self._files(environ) if values.NAME.fullmatch(path.stem)]
+
+    def misnamed(self, environ: Mapping[str, str]) -> list[Path]:
+        """Return those that are left out for their name, hidden ones apart: somebody misses them.
+
+        Raises:
+            UsageError: the directory cannot be read.
+        """
+        files = (path for path in self._files(environ) if not values.NAME.fullmatch(path.stem))
+        return [path for path in files if not path.name.startswith(".")]
 
     def _files(self, environ: Mapping[str, str]) -> list[Path]:
         folder = self.directory(environ)
@@ -81,7 +80,7 @@ class ConfigKind:
         """
         if isinstance(ref, Path) or os.sep in ref or ref.endswith(_SUFFIXES):
             return Path(ref).absolute()
-        found = self.named(environ)
+        found = self.find(environ)
         files = {path.stem: path for path in found}
         if ref in files:
             self._check_only(ref, [path.name for path in found if path.stem == ref], files[ref])

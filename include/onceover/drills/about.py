@@ -23,7 +23,7 @@ class DrillAbout:
     """What is known when a drill begins.
 
     Args:
-        started_by: login of whoever started it, as this machine calls them.
+        started_by: whoever started it, as Airflow or this machine calls them.
         host: where it runs.
         flow_sha256: of the flow file; ``versions`` of what runs, by name.
         kind: what sort of test it is.

@@ -43,16 +43,20 @@ def _words(told: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what the page calls things."""
     plan, topics = told["plan"], ", ".join(told["plan"]["topics"])
     if told["mode"] == _REHEARSAL:
+        copied = _evidence(told, "copy")
+        left_out = copied.get("left_out", ())
+        topics = ", ".join(topic for topic in plan["topics"] if topic not in left_out)
         return {
             "title": "rehearsal",
             "what": "Rehearsal of a failover",
-            "subject": "What was rehearsed",
+            "subject": "What was rehearsed" if copied else "What was to be rehearsed",
             "subject_about": "No client was touched, and nothing stays on either cluster.",
             "subjects": (
                 (
                     f"topics, of each partition the newest {plan['sample']:,} offsets",
                     topics or "canaries only",
                 ),
+                *((("chosen, and not copied", ", ".join(left_out)),) if left_out else ()),
                 ("groups", ", ".join(plan["groups"]) or "the canaries' own"),
             ),
             "trend": "Seconds that clients would have waited for us, this rehearsal last.",

@@ -13,12 +13,12 @@ from onceover.audit.checks.evidence import BookkeepingChecks
 from onceover.audit.checks.result import AuditResult, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
-from onceover.audit.course.partitions import ComparedPartition, PairPlan, Workers, compare_partitions, sample
+from onceover.audit.course.partitions import PairPlan, Workers, compare_partitions, sample
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Mode, Side
 from onceover.audit.ranges.bounds import not_taken_in
 from onceover.audit.ranges.cut import RANGE_BYTES
-from onceover.audit.ranges.since import WATERMARK, since_ms
+from onceover.audit.ranges.since import since_ms
 from onceover.audit.ranges.snapshot import (
     SETTLE_S,
     AuditSelection,
@@ -44,7 +44,7 @@ from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
-from onceover.state.records.verdicts import AuditAnswer
+from onceover.state.records.verdicts import WATERMARK, AuditAnswer
 from onceover.state.records.verified import Watermark
 from onceover.topics.scope import explain
 from onceover.wiring.flows import open_clusters, rules
@@ -79,13 +79,13 @@ class AuditRequest:
             inside: tells whether a topic of the source is in the flow's filter.
 
         Raises:
-            UsageError: the pattern or the time is not understood.
+            UsageError: the pattern or the time is not understood, or the time is still to come.
         """
         for pattern in self.topics:
             check_typed("--topics", pattern)
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
-        return AuditSelection(self.topics, since_ms(self.since), self.settle_s, inside)
+        return AuditSelection(self.topics, since_ms(self.since, now_ms()), self.settle_s, inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +107,14 @@ class Content:
     """What an audit saw of the records, before anything else is checked.
 
     Args:
-        compared: one for each partition of the snapshot, in its order.
+        partitions: one for each partition of the snapshot, in its order.
         beside: what belongs to no partition that the flow copies.
     """
 
     snapshot: AuditSnapshot
-    compared: tuple[ComparedPartition, ...]
+    partitions: tuple[PartitionResult, ...]
     finished_ms: int
     beside: tuple[PartitionResult, ...] = ()
-
-    @property
-    def partitions(self) -> tuple[PartitionResult, ...]:
-        """The partitions' results."""
-        return tuple(each.result for each in self.compared)
 
 
 def check_topics(flow: Flow, topics: tuple[str, ...]) -> None:
@@ -186,7 +181,7 @@ def audit_content(prepared: Prepared, workers: Workers) -> Content:
     """
     compared = compare_partitions((*prepared.plans, *prepared.surplus), workers, TASK_RANGES)
     finished_ms, count = now_ms(), len(prepared.plans)
-    beside = [each.result for each in compared[count:]]
+    beside = compared[count:]
     beside += [
         _untouched(source, log) for source, log in prepared.snapshot.missing.items() if log.end > log.start
     ]
@@ -228,8 +223,8 @@ def show_payload(source: Cluster, target: Cluster, content: Content) -> Content:
         def shown(result: PartitionResult) -> PartitionResult:
             return replace(result, findings=tuple(with_payload(result.findings, look)))
 
-        compared = tuple(each._replace(result=shown(each.result)) for each in content.compared)
-        return replace(content, compared=compared, beside=tuple(map(shown, content.beside)))
+        partitions = tuple(map(shown, content.partitions))
+        return replace(content, partitions=partitions, beside=tuple(map(shown, content.beside)))
 
 
 def keep_verified(flow: Flow, target: Cluster, content: Content, told: FinishedAudit | None = None) -> None:
@@ -248,13 +243,15 @@ def keep_verified(flow: Flow, target: Cluster, content: Content, told: FinishedA
 def proven(content: Content) -> dict[TopicPartition, Watermark]:
     """Return the verified watermarks of partitions that were proven to get further, by target partition."""
     wanted = {}
-    for seen, (result, target_offset) in zip(content.snapshot.partitions, content.compared, strict=True):
+    for seen, result in zip(content.snapshot.partitions, content.partitions, strict=True):
         further = result.verified_to > max(result.verified_before, result.source_from)
-        # Nothing new on the source and nothing wrong: proven again, now.
-        if further or (result.verified_to >= max(0, result.source_to) and result.nothing_left):
+        # Nothing new on the source and nothing wrong: proven again, now. Not where the target was looked at
+        # from a later offset on: what was written behind the proof may be before that.
+        again = result.verified_to >= max(0, result.source_to) and result.nothing_left
+        if further or (again and result.target_from <= result.verified_target):
             wanted[seen.target] = Watermark(
                 offset=result.verified_to,
-                target_offset=target_offset,
+                target_offset=result.verified_target,
                 source_id=seen.enrolled[0],
                 target_id=seen.enrolled[1],
                 timestamp_ms=result.verified_timestamp_ms,
@@ -286,4 +283,8 @@ def told_of(
         topics=request.topics,
         sample=request.sample,
     )
-    return FinishedAudit(answer, result, quality, ids)
+    starts = {tp: log.start for tp, (log, _) in content.snapshot.surplus.items()}
+    for seen in content.snapshot.partitions:
+        if seen.target_log is not None:
+            starts[seen.target] = seen.target_log.start
+    return FinishedAudit(answer, result, quality, ids, starts)

@@ -22,7 +22,7 @@ from onceover.backoff import Patience
 from onceover.board.talk import GIVEN, MISSING
 from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, load_listed
+from onceover.config.flow.load import listed_flow_files, load_listed
 from onceover.config.values import next_time
 from onceover.errors import OnceoverError, UsageError, unexpected
 from onceover.logs import quiet_libraries
@@ -149,7 +149,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What anything prints goes to where errors go.
     os.dup2(2, 1)
-    flows = {path: _loaded(path) for path in find_flow_files()}
+    flows = {path: _loaded(path) for path in listed_flow_files()}
     told = threading.Lock()
 
     def tell(document: object) -> None:

@@ -137,12 +137,14 @@ class RehearsalWish:
         groups: likewise over groups.
         sample: how many of the newest offsets of each of their partitions are copied.
         canaries: how many numbered records.
+        started_by: who wants it, for the report; None for the user that runs it.
     """
 
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
     sample: int = SAMPLE
     canaries: int = CANARIES
+    started_by: str | None = None
 
     def request(self) -> RehearsalRequest:
         """Return it as the use case has it.
@@ -189,19 +191,23 @@ def rehearsal(
             journal,
             partial(keep_report, home),
             flow.objectives.rto_ms,
-            about_drill(flow, "rehearsal: clients are not touched"),
+            about_drill(flow, "rehearsal: clients are not touched", wish.started_by),
         )
 
 
-def about_drill(flow: Flow, kind: str) -> DrillAbout:
-    """Return what a report says of a drill of this kind."""
+def about_drill(flow: Flow, kind: str, started_by: str | None) -> DrillAbout:
+    """Return what a report says of a drill of this kind.
+
+    Args:
+        started_by: who wants it; None for the user that runs this.
+    """
     try:
         ours = version("onceover")
     except PackageNotFoundError:
         ours = "not installed as a package"
     versions = {"onceover": ours, "python": platform.python_version()}
     return DrillAbout(
-        login(),
+        started_by or login(),
         socket.gethostname(),
         flow.sha256,
         versions,

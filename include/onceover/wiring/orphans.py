@@ -39,11 +39,13 @@ class OrphanWish:
         rebuild: delete topics with orphans behind the export, so that they are copied anew.
         forget: anchored regular expressions over groups whose positions may go with these topics although
             they stand nowhere else.
+        started_by: who wants it, for the report; None for the user that runs it.
     """
 
     topics: Sequence[str] = ()
     rebuild: bool = False
     forget: Sequence[str] = ()
+    started_by: str | None = None
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def orphan_export(
             drills=journal,
             journal=journal_of(flow, ORPHANS),
             quiet_s=flow.switchover.quiet_ms / 1000,
-            about={"by": login(), "host": socket.gethostname()},
+            about={"by": wish.started_by or login(), "host": socket.gethostname()},
         )
         yield OrphanExport(parts, rebuild=wish.rebuild, forgets=forgets)
 

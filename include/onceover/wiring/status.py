@@ -15,7 +15,7 @@ from typing import Any, Final
 from onceover.backoff import Deadline, Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import find_flow_files, listed_clash, load_listed
+from onceover.config.flow.load import listed_clash, listed_flow_files, load_listed
 from onceover.errors import OnceoverError, Retriable, unexpected
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
@@ -149,7 +149,7 @@ def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
 
 def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
     """Return the status of every flow of the flows directory, in the order of their files."""
-    return side_by_side([_one(path, patience_s) for path in find_flow_files()], _AT_ONCE)
+    return side_by_side([_one(path, patience_s) for path in listed_flow_files()], _AT_ONCE)
 
 
 def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:

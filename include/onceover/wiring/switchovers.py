@@ -108,12 +108,14 @@ class SwitchoverWish:
         topics: anchored regular expressions over source topics, none for all.
         take_over: move groups that somebody else has committed for on the target.
         whatever_is_lost: of an unplanned one: what is approved holds however the source is when it is done.
+        started_by: who wants it, for the report; None for the user that runs it.
     """
 
     mode: str = PLANNED
     topics: Sequence[str] = ()
     take_over: bool = False
     whatever_is_lost: bool = False
+    started_by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def switchover(
             journal,
             partial(keep_report, drills_dir(flow)),
             flow.objectives.rto_ms,
-            about_drill(flow, f"{wish.mode} switchover: clients are moved"),
+            about_drill(flow, f"{wish.mode} switchover: clients are moved", wish.started_by),
             flow.state.replication_factor,
         )
 

@@ -15,12 +15,14 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.state.codes import StateCode
+from onceover.state.records.verdicts import WHOLE
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.operators import FlowJobOperator, leave
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict
 from onceover_airflow.lineage.catalogue import ToldOf
 from onceover_airflow.starting import forms
+from onceover_airflow.starting.starter import starter
 from onceover_airflow.tasks.replicating import check_flow
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
@@ -40,8 +42,6 @@ AUDIT_TASK: Final = "audit"
 # Also where the task failed, and a return value would not be kept.
 VERDICT_KEY: Final = "verdict"
 PASSED: Final = "PASS"
-# Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
-WHOLE: Final = ("watermark", "start")
 # A time with its zone left out is UTC, as on the command line.
 SINCE_PATTERN: Final = r"^(watermark|start|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9:]+)?)?)$"
 # An audit reads for long, and what it meets is either temporary for minutes or not at all.
@@ -214,12 +214,6 @@ class AuditOperator(FlowJobOperator):
             return verdict
         leave(context, VERDICT_KEY, count_audit(report))
         return TaskVerdict(AfterJob.FAIL, describe_audit(report))
-
-
-def starter(context: Context) -> str | None:
-    """Return who has started a run, as Airflow knows them; None where that was nobody."""
-    by = getattr(context.get("dag_run"), "triggering_user_name", None)
-    return f"{by} (in Airflow)" if isinstance(by, str) and by else None
 
 
 def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:

@@ -16,6 +16,7 @@ from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.approvals.approval import MAX_LISTED, table
 from onceover_airflow.approvals.markdown import Inline, code, plain
 from onceover_airflow.starting import forms
+from onceover_airflow.starting.starter import starter
 from onceover_airflow.tasks.operation import OperationTasks
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
 
         params = context["params"]
         topics, forget = (tuple(filter(None, [params[name]])) for name in ("topics", "forget_groups"))
-        wish = orphans.OrphanWish(topics, params["rebuild"], forget)
+        wish = orphans.OrphanWish(topics, params["rebuild"], forget, starter(context))
         with (
             flow_at_hand(name) as flow,
             flows.opened(flow, partial(orphans.orphan_export, wish=wish, pause=wait)) as operation,

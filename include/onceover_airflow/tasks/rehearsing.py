@@ -20,6 +20,7 @@ from onceover.state.codes import StateCode
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.starting import forms
+from onceover_airflow.starting.starter import starter
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
 
@@ -127,6 +128,7 @@ def opened(flow: Flow, context: Context) -> Iterator[Rehearsal]:
         groups=[params["group"]] if params["group"] else [],
         sample=params["sample"],
         canaries=params["canaries"],
+        started_by=starter(context),
     )
     with flows.opened(flow, partial(drills.rehearsal, wish=wish, pause=wait)) as operation:
         yield operation

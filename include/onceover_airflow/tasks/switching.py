@@ -19,6 +19,7 @@ from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.starting import forms
+from onceover_airflow.starting.starter import starter
 from onceover_airflow.tasks.operation import OperationTasks, judge
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         topics = (params["topics"],) if params["topics"] else ()
         # The form of the way back has no such field: nothing is lost there.
         whatever = params.get("whatever_is_lost", False)
-        wish = switchovers.SwitchoverWish(self.mode(context), topics, params["take_over"], whatever)
+        wish = switchovers.SwitchoverWish(
+            self.mode(context), topics, params["take_over"], whatever, starter(context)
+        )
         with (
             self.at_hand(name) as flow,
             flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,

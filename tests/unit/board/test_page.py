@@ -17,6 +17,7 @@ from onceover.groups.standing import unknown_standing
 from onceover.operate.statusread import FlowFacts
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
 from onceover.operate.why import explain_name
+from onceover.shown import html
 from tests.support.hostilenames import HOSTILE
 
 # What Kafka takes for the name of a topic.
@@ -96,6 +97,20 @@ def test_a_broken_file_is_shown_with_its_fault() -> None:
     text = all_flows(Look([entry(), told], 1.0), {}, LINKS)
     assert "unknown key tarket" in text
     assert "unknown key tarket" in one_flow(Look([told], 1.0), told, (), LINKS)
+
+
+@pytest.mark.parametrize("name", ["Orders", "\u00fcber", "caf\udce9", "x" * 101, "<i>", "a b", "../x"])
+def test_a_file_that_no_flow_can_be_called_after_is_shown_and_leads_nowhere(name: str) -> None:
+    """Its address would be nobody's page; what cannot be shown is written as an escape."""
+    told = {
+        **broken_entry(name, f"/x/{name}.yaml", UsageError("its name cannot be a flow's")),
+        "drills": None,
+    }
+    text = all_flows(Look([entry(), told], 1.0), {}, LINKS)
+    assert "its name cannot be a flow" in text
+    assert html(name) in text
+    assert text.count('href="flows/') == 1
+    assert text.encode()
 
 
 def test_thousands_of_partitions_make_no_larger_page() -> None:

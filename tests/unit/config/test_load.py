@@ -11,10 +11,20 @@ from typing import Any
 import pytest
 
 from onceover.config import files, values
+from onceover.config.clients.resolve import resolve_clients
 from onceover.config.connect.connectfile import find_connect_files
 from onceover.config.document import EMBEDDED_VARIABLES, substitute
 from onceover.config.faults import BadConfig, Invalid
-from onceover.config.flow.load import find_flow_files, flows_dir, listed_clash, load_flow, run_dir
+from onceover.config.flow.advice import advise
+from onceover.config.flow.load import (
+    find_flow_files,
+    flows_dir,
+    listed_clash,
+    listed_flow_files,
+    load_flow,
+    load_listed,
+    run_dir,
+)
 from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
@@ -222,18 +232,36 @@ def test_what_nobody_foresaw_in_another_file_keeps_no_flow_from_being_read(
 
 
 def test_files_without_a_valid_name_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """They could not be typed, or shown: the log says so, of all but those that are hidden."""
+    """They could not be typed: who lists all flows names them as broken, all but those that are hidden."""
     for name in (b"good.yaml", b"broken.yml", b"caf\xe9.yaml", b"._x.yaml", b"x.yaml.yaml", b"A b.yaml"):
         Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_text("flow: [")
     environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path), "ONCEOVER_CONNECT": str(tmp_path)}
     expected = [tmp_path / "broken.yml", tmp_path / "good.yaml"]
-    assert find_flow_files(environ) == find_connect_files(environ) == expected
+    assert find_flow_files(environ) == expected
+    assert not caplog.text, "a log about one flow is not flooded with other files"
+    odd = {path.name for path in listed_flow_files(environ)} - {path.name for path in expected}
+    assert odd == {"caf\udce9.yaml", "x.yaml.yaml", "A b.yaml"}
+    with pytest.raises(UsageError, match=r"its name cannot be a flow's; rename it"):
+        load_listed(tmp_path / "A b.yaml", environ)
+    assert find_connect_files(environ) == expected
+    assert len(caplog.records) == 1, "one line names all of them"
     assert r"'caf\udce9.yaml'" in caplog.text
     assert "'x.yaml.yaml'" in caplog.text
     assert "good" not in caplog.text
     assert caplog.text.isascii()
     with pytest.raises(UsageError, match='holds no flow file "A b"'):
         load_flow("A b", environ=environ)
+
+
+def test_other_files_of_the_directory_are_looked_at_as_carefully(
+    write_flow: FlowWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one of them holds, however deep, keeps nobody from checking another."""
+    monkeypatch.setattr("os.environ", {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)})
+    flow = load_flow(write_flow())
+    for number, text in enumerate(("x: " + "[" * 5_000, "x: &a [*a]", "- " * 5_000, "x: !!int ''", "[")):
+        write_flow(text, name=f"odd-{number}")
+    assert advise(flow, *resolve_clients(flow)) == []
 
 
 def test_a_directory_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:

@@ -166,6 +166,20 @@ def test_the_page_shows_what_was_seen(told: RehearsalOutcome) -> None:
     assert "orders first" in page
 
 
+def test_the_page_claims_no_topic_that_was_not_copied() -> None:
+    """It is evidence: what was left out was not rehearsed, nor was anything before it was copied."""
+    told = outcome().document()
+    told["plan"] = {**told["plan"], "topics": ["orders", "x" * 249]}
+    evidence = next(step["evidence"] for step in told["steps"] if step["name"] == "copy")
+    evidence.update(topics=["canaries", "orders"], left_out=["x" * 249])
+    page = drill_page(told)
+    assert "What was rehearsed" in page
+    assert f'<td class="code">orders</td><td class="code">{"x" * 249}</td>' in page
+    assert "<th>chosen, and not copied</th>" in page
+    evidence.clear()
+    assert "What was to be rehearsed" in drill_page(told)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_do_nothing_in_text_and_page(name: str) -> None:
     """They are shown, in the plan, the outcome and the page."""

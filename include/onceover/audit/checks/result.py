@@ -31,6 +31,7 @@ class PartitionResult:
         verified_to: source offset up to which everything is proven now, exclusive; -1 for nothing.
             Never below ``verified_before``.
         verified_timestamp_ms: largest timestamp below ``verified_to``, -1 when unknown.
+        verified_target: the target offset that belongs to ``verified_to``, -1 likewise.
         complete: False when only a sample of the ranges was read.
         unlisted: how many findings there are beside the listed ones.
     """
@@ -48,6 +49,7 @@ class PartitionResult:
     verified_before: int = -1
     verified_to: int = -1
     verified_timestamp_ms: int = -1
+    verified_target: int = -1
     complete: bool = True
     unlisted: tuple[Unlisted, ...] = ()
 

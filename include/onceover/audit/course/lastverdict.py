@@ -1,25 +1,26 @@
 """What an audit leaves in the state for ``status``: its answer, and what is still to be put right. Pure.
 
-Invariant: a failure goes only when an audit that was no sample has compared all of it and found it right, or
-when the topics that it was about are gone.
+Invariant: a failure goes only when an audit that was no sample has compared all of it, on both sides, and
+found it right, or when the topics that it was about are gone. An audit of less adds to it, and replaces
+nothing.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.model import Verdict
 from onceover.model import TopicPartition
-from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
+from onceover.state.records.verdicts import START, AuditAnswer, AuditFailure, Verdicts
 
 # Of 300 bytes each: they stay within one record of 1 MiB.
 _MAX_LISTED: Final = 1_000
-_ABOUT_NOW: Final = frozenset({Area.POSITIONS, Area.GROUPS})
+_ABOUT_NOW: Final = frozenset({str(Area.POSITIONS), str(Area.GROUPS)})
 
 Ids = Mapping[tuple[TopicPartition, TopicPartition | None], tuple[str, str]]
 
@@ -33,32 +34,29 @@ class FinishedAudit:
         result: what it saw.
         quality: what its expectations made of it.
         ids: topic ids of the pairs that the flow copies between.
+        starts: first offsets of the target's logs: what was before them is on the target no more.
     """
 
     answer: AuditAnswer
     result: AuditResult
     quality: QualityVerdict
     ids: Ids
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def next_verdicts(old: Verdicts | None, told: FinishedAudit) -> Verdicts:
     """Return what the state says after an audit."""
-    found = _failures(told)
-    kept, rules, more = [], {}, 0
-    if old is not None:
-        kept = [each for each in old.failures if not _settled(each, told)]
-        kept = [each for each in kept if all(not _same(each, new) for new in found)]
-        everything = not told.answer.limited and told.quality.verdict is not Verdict.FAIL
-        more = 0 if everything and told.result.since == "start" else old.more
-        met = {outcome.rule.says for outcome in told.quality.outcomes if outcome.met}
-        settled = set() if told.answer.limited else met
-        rules = {says: number for says, number in old.rules.items() if says not in settled}
+    found, verdict = _failures(told), told.quality.verdict
     audits = () if old is None else old.audits
     number = len(audits)
-    failures = [*kept, *(replace(each, answer=number) for each in found)]
-    if told.quality.verdict is Verdict.FAIL and not found:
+    new = [replace(each, answer=number) for each in found]
+    failures = _carried(() if old is None else old.failures, new, told)
+    rules = {} if old is None else _rules(old, told)
+    if verdict is Verdict.FAIL and not found:
         wrong = [o.rule.says for o in told.quality.outcomes if o.answer is Verdict.FAIL]
         rules |= dict.fromkeys(wrong, number)
+    # Nobody knows where those are that are counted only: all of it has to be right.
+    more = 0 if old is None or (_is_whole(told) and verdict is Verdict.PASS) else old.more
     return _without_unused(
         Verdicts(
             last=told.answer,
@@ -68,6 +66,37 @@ def next_verdicts(old: Verdicts | None, told: FinishedAudit) -> Verdicts:
             audits=(*audits, told.answer),
         )
     )
+
+
+def _is_whole(told: FinishedAudit) -> bool:
+    """Tell whether an audit has looked at everything, also at what was proven before."""
+    return not told.answer.limited and told.answer.since == START
+
+
+def _rules(old: Verdicts, told: FinishedAudit) -> dict[str, int]:
+    """Return the rules of before that still count: a failure without a place goes with all of it only."""
+    met = {outcome.rule.says for outcome in told.quality.outcomes if outcome.met} if _is_whole(told) else ()
+    return {says: number for says, number in old.rules.items() if says not in met}
+
+
+def _carried(
+    old: Iterable[AuditFailure], new: Iterable[AuditFailure], told: FinishedAudit
+) -> list[AuditFailure]:
+    """Return the failures of before that still count, and then the new ones.
+
+    A new one stands for an older one of the same records; where not all of that was looked at, what the
+    older one says is kept in it.
+    """
+    kept, found = [], list(new)
+    for failure in old:
+        if _settled(failure, told):
+            continue
+        at = next((n for n, each in enumerate(found) if _same(failure, each)), None)
+        if at is None:
+            kept.append(failure)
+        elif not _compared_again(failure, told):
+            found[at] = replace(found[at], what=dict(Counter(found[at].what) | Counter(failure.what)))
+    return [*kept, *found]
 
 
 def _without_unused(verdicts: Verdicts) -> Verdicts:
@@ -87,68 +116,118 @@ def _failures(told: FinishedAudit) -> list[AuditFailure]:
     for check in told.result.checks:
         if check.ok is False:
             wrong.setdefault(check.source, []).append(check)
-    failures = []
+    pairs: dict[tuple[TopicPartition, TopicPartition | None], list[PartitionResult]] = {}
     for result in told.result.partitions:
-        checks = wrong.pop(result.source, [])
-        what = result.by_kind + Counter(str(check.area) for check in checks)
-        if not what:
-            continue
-        begin, end = 0, 0
-        if result.by_kind or any(check.area not in _ABOUT_NOW for check in checks):
-            begin, end = result.source_from, result.source_to
-        if result.by_kind and result.verified_to > begin:
-            begin = min(result.verified_to, end)
-        failures.append(_failure(result, told.ids, begin, end, what))
+        pairs.setdefault((result.source, result.target), []).append(result)
+    failures = []
+    for (source, _), results in pairs.items():
+        what = Counter(str(check.area) for check in wrong.pop(source, []))
+        for result in results:
+            what.update(result.by_kind)
+        if what:
+            failures.append(_failure(results, told.ids, what))
     return failures
 
 
-def _failure(
-    result: PartitionResult, ids: Ids, begin: int, end: int, what: Mapping[str, int]
-) -> AuditFailure:
+def _failure(results: Sequence[PartitionResult], ids: Ids, what: Mapping[str, int]) -> AuditFailure:
+    """Return the failure of a pair: findings beside what was copied are told of with it."""
+    first = results[0]
+    source, target = _joined(results)
+    if what.keys() <= _ABOUT_NOW:
+        source = target = 0, 0
+    elif first.by_kind and first.verified_to > max(first.verified_before, source[0]):
+        # This very audit has found right what lies before. What was proven earlier may be what is wrong now.
+        source = min(first.verified_to, source[1]), source[1]
+        target = min(max(first.verified_target, target[0]), target[1]), target[1]
     return AuditFailure(
-        topic=result.source.topic,
-        partition=result.source.partition,
-        target="" if result.target is None else str(result.target),
-        ids=ids.get((result.source, result.target), ("", "")),
-        source_from=begin,
-        source_to=end,
+        topic=first.source.topic,
+        partition=first.source.partition,
+        target="" if first.target is None else str(first.target),
+        ids=ids.get((first.source, first.target), ("", "")),
+        source_from=source[0],
+        source_to=source[1],
         what=dict(what),
         answer=0,
+        target_from=target[0],
+        target_to=target[1],
     )
+
+
+def _joined(results: Sequence[PartitionResult]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return what the results of a pair span, on the source and on the target."""
+    source = [(each.source_from, each.source_to) for each in results if each.source_from < each.source_to]
+    target = [(each.target_from, each.target_to) for each in results if each.target_from < each.target_to]
+    return _span(source), _span(target)
+
+
+def _span(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return (min(begin for begin, _ in parts), max(end for _, end in parts)) if parts else (0, 0)
 
 
 def _same(one: AuditFailure, other: AuditFailure) -> bool:
-    """Tell whether ``other``, found later, stands for all of ``one``."""
+    """Tell whether ``other``, found later, is about all that ``one`` is about, on both sides."""
     pair = one.topic, one.partition, one.target
+    if pair != (other.topic, other.partition, other.target) or one.target_to is None:
+        return False
     return (
-        pair == (other.topic, other.partition, other.target)
-        and other.source_from <= one.source_from
+        other.source_from <= one.source_from
         and one.source_to <= other.source_to
+        and other.target_from <= one.target_from
+        and one.target_to <= (other.target_to or 0)
     )
 
 
-def _settled(failure: AuditFailure, told: FinishedAudit) -> bool:
+def _results(failure: AuditFailure, told: FinishedAudit) -> list[PartitionResult]:
+    """Return what an audit saw of a failure's pair; one may have several (``PlanInputs.surplus_plans``)."""
     source = TopicPartition(failure.topic, failure.partition)
-    results = [
+    return [
         each
         for each in told.result.partitions
         if each.source == source and ("" if each.target is None else str(each.target)) == failure.target
     ]
+
+
+def _settled(failure: AuditFailure, told: FinishedAudit) -> bool:
+    results = _results(failure, told)
     if not results:
         # A surplus partition that holds nothing any more is not looked at, nor is a topic that has left.
         return not told.answer.limited and not any(failure.ids)
-    return all(_shown_right(failure, each, told) for each in results)
-
-
-def _shown_right(failure: AuditFailure, result: PartitionResult, told: FinishedAudit) -> bool:
-    if any(failure.ids) and told.ids.get((result.source, result.target), failure.ids) != failure.ids:
+    pair = results[0].source, results[0].target
+    if any(failure.ids) and told.ids.get(pair, failure.ids) != failure.ids:
         return True  # of topics that are gone
-    if told.answer.sample is not None or not result.complete or result.by_kind:
+    wrong = any(each.by_kind for each in results)
+    wrong = wrong or any(check.ok is False for check in told.result.checks if check.source == pair[0])
+    return not wrong and _compared_again(failure, told)
+
+
+def _compared_again(failure: AuditFailure, told: FinishedAudit) -> bool:
+    """Tell whether an audit has looked at all that a failure is about."""
+    results = _results(failure, told)
+    if told.answer.sample is not None or not results or not all(each.complete for each in results):
         return False
-    if any(check.ok is not True for check in told.result.checks if check.source == result.source):
+    if any(check.ok is None for check in told.result.checks if check.source == results[0].source):
         return False
+    if failure.what.keys() <= _ABOUT_NOW:
+        return True  # the present was looked at
     begin, end = failure.source_from, failure.source_to
-    if not end:
-        return True  # it was about the present, and the present is right
-    gaps = [gap for gap in result.unverifiable if gap.offset_from < end and gap.offset_to > begin]
-    return not gaps and result.source_from <= begin and end <= result.source_to
+    gaps = [gap for each in results for gap in each.unverifiable]
+    if any(gap.offset_from < end and gap.offset_to > begin for gap in gaps):
+        return False
+    spans = [(each.source_from, each.source_to) for each in results]
+    return _covered(begin, end, spans) and _target_covered(failure, results, told)
+
+
+def _target_covered(failure: AuditFailure, results: Sequence[PartitionResult], told: FinishedAudit) -> bool:
+    if failure.target_to is None:
+        return told.answer.since == START
+    target = results[0].target
+    # Nobody reads any more what was there before its log begins.
+    begin = max(failure.target_from, 0 if target is None else told.starts.get(target, 0))
+    return _covered(begin, failure.target_to, [(each.target_from, each.target_to) for each in results])
+
+
+def _covered(begin: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:
+    for first, behind in sorted(spans):
+        if first <= begin:
+            begin = max(begin, behind)
+    return begin >= end

@@ -101,13 +101,6 @@ class PairPlan:
         yield from self.work([*before, *self.ranges], size)
 
 
-class ComparedPartition(NamedTuple):
-    """A partition's result, and the target offset that belongs to its ``verified_to``."""
-
-    result: PartitionResult
-    verified_target: int
-
-
 class _Verified(NamedTuple):
     """Up to where everything is right without a gap, on both sides, and the largest timestamp before that."""
 
@@ -136,7 +129,7 @@ def _sampled(plan: PairPlan, chosen: set[Range]) -> PairPlan:
 
 def compare_partitions(
     plans: Sequence[PairPlan], workers: Workers, task_ranges: int
-) -> list[ComparedPartition]:
+) -> list[PartitionResult]:
     """Return what both sides hold of every partition, in the order of ``plans``.
 
     Args:
@@ -222,12 +215,12 @@ def _result(
     first: Mapping[Range, First],
     opened: Sequence[First],
     findings: tuple[Finding, ...],
-) -> ComparedPartition:
+) -> PartitionResult:
     bounds = plan.bounds
     pieces = sorted(_pieces(plan, first, opened), key=lambda each: each.range.source_from)
     verified = _verified(plan, pieces, findings)
     before = -1 if bounds.watermark is None else bounds.watermark.offset
-    result = PartitionResult(
+    return PartitionResult(
         bounds.source,
         bounds.target,
         bounds.mode,
@@ -242,10 +235,10 @@ def _result(
         before,
         verified.source,
         verified.timestamp_ms,
+        verified.target,
         plan.complete,
         tuple(each for piece in pieces if isinstance(piece, OpenedStretch) for each in piece.unlisted),
     )
-    return ComparedPartition(result, verified.target)
 
 
 def _pieces(

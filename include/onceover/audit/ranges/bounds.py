@@ -156,6 +156,7 @@ class _Bounding:
             target_from = self.pair_map.to_target(source_from)
         if target_from is None:
             return self._uncovered(source_from, source_to, target_to)
+        self._joins = self._goes_on(target_from)
         if there.start > target_from:
             return self._expired(there, source_from, source_to, target_to)
         return source_from, target_from
@@ -163,14 +164,20 @@ class _Bounding:
     def _wanted(self) -> tuple[int, int | None]:
         """Return the first source offset that is asked for, and its target offset where that is certain."""
         seen, mark = self.seen, self._mark
-        if seen.asked_from is not None:
-            return max(seen.start, seen.asked_from), None
+        if seen.asked_from is not None and seen.asked_from > seen.start:
+            return seen.asked_from, None
         if self.from_watermark and mark is not None and mark.offset >= seen.start:
             return mark.offset, mark.target_offset
         # A flow enrols empty topics only; records before its first would be nobody's. Where the copy
         # began later than the source (seeded, adopted) or again, there may rightly be others before it.
         border = 0 if seen.start == 0 and not seen.since else None
         return seen.start, border
+
+    def _goes_on(self, target_from: int) -> bool:
+        """Tell whether nothing on the target lies between what was proven and a time's first record."""
+        if self.seen.asked_from is None or self._mark is None or self.handled:
+            return True
+        return target_from <= self._mark.target_offset
 
     def _expired(
         self, there: PartitionLog, source_from: int, source_to: int, target_to: int

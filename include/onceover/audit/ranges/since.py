@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
 
 from onceover.errors import UsageError
-
-WATERMARK: Final = "watermark"
-START: Final = "start"
+from onceover.state.records.verdicts import START, WATERMARK, WHOLE
 
 
-def since_ms(text: str) -> int | None:
+def since_ms(text: str, now_ms: int) -> int | None:
     """Return the time in ms since 1970; None for ``watermark`` and ``start``. Without a zone it is UTC.
 
     Raises:
-        UsageError: it is none of them, or a time before 1970, which Kafka would take for something else.
+        UsageError: it is none of them, a time before 1970, which Kafka would take for something else, or one
+            behind ``now_ms``, since when there can be nothing.
     """
-    if text in (WATERMARK, START):
+    if text in WHOLE:
         return None
     expected = f"{WATERMARK}, {START}, or a time such as 2026-01-31T12:00:00Z"
     try:
@@ -27,4 +25,6 @@ def since_ms(text: str) -> int | None:
         raise UsageError(f"--since {text} is not understood", expected=expected) from error
     if at_ms < 0:
         raise UsageError(f"--since {text} is before 1970", expected=expected)
+    if at_ms > now_ms:
+        raise UsageError(f"--since {text} is in the future", expected=expected)
     return at_ms

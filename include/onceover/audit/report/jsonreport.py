@@ -15,6 +15,7 @@ from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResu
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.model import ComparedAs, Finding, FindingKind, Side, Unverifiable
 from onceover.audit.report.timeline import ages, committed, histogram
+from onceover.state.records.verdicts import WHOLE
 
 # Enough to find the cause; a topic copied wrongly as a whole would otherwise fill a disk.
 MAX_LISTED: Final = 1_000
@@ -94,6 +95,8 @@ def summary(told: Mapping[str, Any]) -> str:
     records = told["records"][str(Side.SOURCE)]
     if told["nothing_compared"]:
         return "Nothing was compared: neither side holds a record in scope."
+    if not records and told["since"] not in WHOLE:
+        return f"Nothing was compared: no record is as young as {told['since']}."
     if not records:
         return "No record has come since the last audit; what was proven then still stands."
     part = "" if told["complete"] else " of the sample"

@@ -66,12 +66,25 @@ def _after_failing(told: Mapping[str, Any]) -> Iterator[str]:
             yield f"likewise {len(names) - _NAMED} more partitions"
     elif kinds:
         yield "take WRITE on the target topics from everybody but the flow: what was copied is right"
+        yield from _removing(flow, names)
     failed = {each["suite"] for each in told["expectations"] if each["answer"] == Verdict.FAIL}
     if GROUPS in failed:
         yield f"{command('groups', 'plan', flow)}, then {command('groups', 'apply', flow)}"
     if not kinds and failed & {MAP, RECEIPTS, POSITIONS}:
         yield f"keep this report: records are right, what the flow says is not; {command('status', flow)}"
     yield f"when that is done, {command('audit', flow, '--full')}"
+
+
+def _removing(flow: str, names: list[str]) -> Iterator[str]:
+    """Yield how records go that are nobody's: no audit removes them, and readers of the target meet them."""
+    for name in names[:_NAMED]:
+        yield (
+            f"they stay in the copy of {name} until they are removed: if nothing was copied before them, "
+            "delete its records up to them (`kafka-delete-records`); otherwise "
+            f"`onceover stop {flow}`, delete its target topic, then `onceover partition reseed {flow} {name}`"
+        )
+    if len(names) > _NAMED:
+        yield f"likewise {len(names) - _NAMED} more partitions"
 
 
 def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import asked_to_end
 from onceover.config import files as config_files
 from onceover.config.files import FLOW_FILES
-from onceover.config.flow.load import find_flow_files
+from onceover.config.flow.load import listed_flow_files
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
@@ -104,7 +104,7 @@ def _paths(flows: Sequence[str]) -> Callable[[], list[Path]]:
         UsageError: one that was named is not there, or named twice.
     """
     if not flows:
-        return find_flow_files
+        return listed_flow_files
     environ = variables(None)
     named = [FLOW_FILES.locate(flow, environ) for flow in flows]
     for path in named:

@@ -6,6 +6,7 @@ The models are closed (an unknown key is a fault) and frozen. ``rest_auth`` and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,6 +23,8 @@ from onceover.config.files import CONNECT_FILES, by_line
 from onceover.config.flow.flowfile import Closed, ClusterSpec
 from onceover.config.home import onceover_home, variables
 from onceover.config.modelcheck import Key, ModelCheck
+
+log = logging.getLogger(__name__)
 
 _EXAMPLES: Final[Mapping[Key, str]] = {
     ("connect",): "connect: flights",
@@ -126,8 +129,12 @@ def load_connect(ref: str | Path, *, environ: Mapping[str, str] | None = None) -
 
 
 def find_connect_files(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the Connect files by name; an absent directory has none."""
-    return CONNECT_FILES.find(variables(environ))
+    """Return the Connect files by name; an absent directory has none. The log names those left out."""
+    environment = variables(environ)
+    misnamed = ", ".join(ascii(path.name) for path in CONNECT_FILES.misnamed(environment))
+    if misnamed:
+        log.warning("left out: %s: a name is to be %s", misnamed, values.NAME_RULE)
+    return CONNECT_FILES.find(environment)
 
 
 def connect_home(file: ConnectFile, environ: Mapping[str, str] | None = None) -> Path:

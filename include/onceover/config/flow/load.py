@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.config.faults import BadConfig
+from onceover.config import values
+from onceover.config.faults import BadConfig, Fault
 from onceover.config.files import FLOW_FILES, by_line
 from onceover.config.flow.check import check_document
 from onceover.config.flow.flowfile import Flow
@@ -33,11 +34,14 @@ def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> F
 
 
 def load_listed(path: Path, environ: Mapping[str, str] | None = None) -> Flow:
-    """Return the flow of a file of the flows directory, as if its stem had been named.
+    """Return the flow of one of ``listed_flow_files``, as if its stem had been named.
 
     Raises:
-        UsageError: as ``load_flow``.
+        UsageError: as ``load_flow``, or nobody could name the file.
     """
+    if not values.NAME.fullmatch(path.stem):
+        fault = Fault(str(path), "", "its name cannot be a flow's", f"rename it: {values.NAME_RULE}")
+        raise BadConfig([fault])
     clash = listed_clash(path, environ)
     if clash is not None and clash.is_refused:
         raise clash.error()
@@ -59,7 +63,7 @@ def listed_clash(path: Path, environ: Mapping[str, str] | None = None) -> NameCl
     None where nobody can read the directory: that is for those to say who look for files in it.
     """
     try:
-        files = FLOW_FILES.named(variables(environ))
+        files = FLOW_FILES.find(variables(environ))
     except UsageError:
         return None
     return clash_of(path, files) if path in files else None
@@ -89,6 +93,12 @@ def flows_dir(environ: Mapping[str, str] | None = None) -> Path:
 def find_flow_files(environ: Mapping[str, str] | None = None) -> list[Path]:
     """Return the flow files of the flows directory by name; an absent directory has none."""
     return FLOW_FILES.find(variables(environ))
+
+
+def listed_flow_files(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """Return them and those whose name nobody could type: for who shows all files, and what is wrong."""
+    environment = variables(environ)
+    return sorted([*FLOW_FILES.find(environment), *FLOW_FILES.misnamed(environment)])
 
 
 # In the folder of the flow's runs: who its driver is, for people and for whoever has to find it.

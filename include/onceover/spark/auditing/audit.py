@@ -25,7 +25,6 @@ from onceover.audit.checks.result import AuditResult
 from onceover.audit.checks.suiterows import suite_rows
 from onceover.audit.course.rowcodec import task_row
 from onceover.audit.course.rowworkers import RowWorkers, TaskKind
-from onceover.audit.ranges.since import WATERMARK
 from onceover.audit.ranges.snapshot import AuditSnapshot
 from onceover.audit.ranges.tasks import Task
 from onceover.audit.report import datadocs, jsonreport
@@ -49,6 +48,7 @@ from onceover.spark.auditing.auditwork import (
 from onceover.spark.auditing.quality import judge
 from onceover.spark.failures import session_error
 from onceover.spark.launch.runfiles import forget_old_runs
+from onceover.state.records.verdicts import WATERMARK
 from onceover.wiring.audit import (
     AuditRequest,
     audit_bookkeeping,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from onceover.audit.ranges.since import WATERMARK, since_ms
+from onceover.audit.ranges.since import since_ms
+from onceover.clock import now_ms
 from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
@@ -29,6 +30,7 @@ from onceover.spark.launch.archive import archive_flags
 from onceover.spark.launch.locate import job_script, packages, spark_submit
 from onceover.spark.launch.master import checked
 from onceover.spark.launch.runfiles import own_report
+from onceover.state.records.verdicts import WATERMARK
 
 # Attempts of one task before the query fails; local[N] without it would allow none (docs/facts.md).
 _TASK_ATTEMPTS: Final = 4
@@ -176,7 +178,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
         UsageError: one of the topics is no regular expression, ``since`` is not understood, or the master
             cannot be talked to safely.
     """
-    since_ms(options.since)
+    since_ms(options.since, now_ms())
     for pattern in options.topics:
         check_typed("--topics", pattern)
     report = run_dir(flow) / "log" / "audit.json"

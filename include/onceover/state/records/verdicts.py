@@ -15,6 +15,11 @@ from onceover.state.codes import StateCode
 from onceover.state.records.value import MALFORMED, record, whole_number
 
 VERSION: Final = 1
+# Where an audit begins that goes on where earlier ones ended, or at the flow's start; otherwise at a time.
+WATERMARK: Final = "watermark"
+START: Final = "start"
+# Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
+WHOLE: Final = (WATERMARK, START)
 FAIL: Final = "FAIL"
 _NAMED: Final = 3
 
@@ -28,7 +33,8 @@ class AuditAnswer:
         at_ms: when its bounds were fixed, in ms since 1970.
         summary: in one sentence.
         report: path of its report, on ``host``.
-        since: where it began; ``topics`` the patterns it was limited to, ``sample`` the number of ranges.
+        since: where it began: ``WATERMARK``, ``START`` or a time; ``topics`` the patterns it was limited to,
+            ``sample`` the number of ranges.
     """
 
     verdict: str
@@ -43,12 +49,17 @@ class AuditAnswer:
     @property
     def limited(self) -> bool:
         """True when it did not look at everything in the flow's filter."""
-        return bool(self.topics) or self.sample is not None
+        return bool(self.topics) or self.sample is not None or self._later
+
+    @property
+    def _later(self) -> bool:
+        return self.since not in WHOLE
 
     @property
     def scope(self) -> str:
         """What it was limited to, for people; empty where it was not."""
         parts = [f"of {', '.join(self.topics)} only"] if self.topics else []
+        parts += [f"of records since {self.since} only"] if self._later else []
         return ", ".join(parts + ([f"a sample of {self.sample} ranges"] if self.sample else []))
 
 
@@ -61,9 +72,11 @@ class AuditFailure:
         target: target topic and partition as ``topic:number``; empty where there is none.
         ids: topic ids of source and target; empty where they do not matter.
         source_from: first source offset of what was wrong; ``source_to`` the one behind it. Both 0 where a
-            claim about the present was wrong, such as a group's position.
+            claim about the present was wrong, such as a group's position, as the target's then are.
         what: how much of which kind.
         answer: number of the audit in ``Verdicts.audits`` that found it.
+        target_from: first target offset of what was wrong; ``target_to`` the one behind it, None where an
+            older release wrote it.
     """
 
     topic: str
@@ -74,6 +87,8 @@ class AuditFailure:
     source_to: int
     what: Mapping[str, int]
     answer: int
+    target_from: int = 0
+    target_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +217,7 @@ def audit_need(flow: str, entry: Mapping[str, Any] | None) -> dict[str, Any] | N
         "code": StateCode.AUDIT_FAILED,
         "message": f"an audit found the copy wrong {ago} ago: {failed['summary']}{where}",
         "resolve": f"see {failed['report']} on {failed['host']}; once it is put right, "
-        f"`onceover audit {flow}` over the same records takes this away",
+        f"`onceover audit {flow} --full` takes this away",
     }
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from onceover.config.clients.resolve import ClientConfig, resolve_clients
 from onceover.config.faults import BadConfig, Fault
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import listed_clash, load_flow
+from onceover.config.flow.load import flows_dir, listed_clash, load_flow, load_listed
 from onceover.config.flow.namesakes import NameClash, clash_of
 from onceover.errors import UsageError, unusable_path
 from onceover.kafka.ports import Cluster
@@ -80,7 +80,8 @@ class WatchedFile:
     def _read(self, clash: NameClash | None, running: AsRead | None) -> AsRead:
         if clash is not None and clash.is_refused:
             raise clash.error()
-        flow = load_flow(self._path)
+        # One that is named by its path needs no name that could be typed.
+        flow = (load_listed if self._path.parent == flows_dir() else load_flow)(self._path)
         if running is not None and flow.flow != running.flow.flow:
             before = running.flow.flow
             problem = f"is {flow.flow}, and was {before}, which runs"

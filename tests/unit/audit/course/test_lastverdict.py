@@ -13,7 +13,7 @@ from onceover.audit.checks.result import Area, Check, PartitionResult
 from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
-from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.audit.model import Finding, FindingKind, Reason, Verdict
 from onceover.state.records.verdicts import AuditAnswer, Verdicts, audit_entry, audit_need, describe_audit
 from tests.support.audits import (
     at,
@@ -81,7 +81,7 @@ def test_failure_is_kept_with_what_is_not_proven_of_its_partition() -> None:
     "later",
     [
         told(PASS, [good_partition(0), good_partition(1)], at_ms=2_000),
-        told(PASS, [replace(good_partition(0), source_from=100)], at_ms=2_000, topics=("orders",)),
+        told(PASS, [replace(good_partition(0), source_from=100, target_from=100)], topics=("orders",)),
         told(UNVERIFIABLE, [good_partition(0), bad_partition(1, findings=())], at_ms=2_000),
         told(PASS, [good_partition(0)], at_ms=2_000, ids=("made", "anew")),
     ],
@@ -119,6 +119,102 @@ def test_audit_that_did_not_compare_it_hides_nothing(later: FinishedAudit) -> No
     assert now.last.at_ms == 2_000
 
 
+def empty_source(found: Sequence[Finding] = (), **changes: Any) -> PartitionResult:
+    """Return a partition whose source has never held a record, with one on the target."""
+    seen = partition_result(0, (), source_to=0, findings=found, verified_to=-1)
+    return replace(seen, **{"target_to": 1, "verified_before": -1, **changes})
+
+
+PHANTOM = next_verdicts(None, told(FAIL, [empty_source([finding(FindingKind.PHANTOM, 0, 0)])]))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        told(PASS, [empty_source(target_from=1)], since="2026-01-01"),
+        told(PASS, [empty_source()], sample=1),
+        told(PASS, [empty_source(target_to=0)]),
+        told(PASS, [good_partition(1)], topics=("other",)),
+    ],
+    ids=["later records", "sample", "hidden on the target", "other topics"],
+)
+def test_phantom_where_the_source_is_empty_stays_until_its_place_was_looked_at(later: FinishedAudit) -> None:
+    """There is no source offset that could be compared: the target's are what it is about."""
+    assert open_failures(next_verdicts(PHANTOM, later)) == [(0, 0, 0)]
+
+
+def test_phantom_where_the_source_is_empty_goes_with_the_record() -> None:
+    """Looked at and not there, or removed from the beginning of the log."""
+    for right in (
+        told(PASS, [empty_source()]),
+        replace(told(PASS, [empty_source(target_from=1)]), starts={at(0): 1}),
+    ):
+        assert open_failures(next_verdicts(PHANTOM, right)) is None
+
+
+def test_failure_that_an_older_release_wrote_goes_when_everything_was_right() -> None:
+    """It does not say which offsets of the target it is about."""
+    older = PHANTOM.to_json()
+    for each in older["failures"]:
+        del each["target_from"], each["target_to"]
+    read = Verdicts.from_json(older)
+
+    assert open_failures(next_verdicts(read, told(PASS, [empty_source()]))) == [(0, 0, 0)]
+    assert open_failures(next_verdicts(read, told(PASS, [empty_source()], since="start"))) is None
+
+
+def test_damage_to_what_was_proven_stays_until_that_was_compared_again() -> None:
+    """An audit of everything finds it; one from the watermark on does not look there."""
+    damaged = finding(FindingKind.ALTERED, 0, 42)
+    wrong = partition_result(0, digests(0, 0, 100), findings=[damaged])
+    failed = next_verdicts(None, told(FAIL, [replace(wrong, verified_before=200)], since="start"))
+    onwards = replace(good_partition(0), source_from=200, target_from=200)
+
+    assert open_failures(next_verdicts(failed, told(PASS, [onwards]))) == [(0, 0, 200)]
+    assert open_failures(next_verdicts(failed, told(PASS, [good_partition(0)], since="start"))) is None
+
+
+@pytest.mark.parametrize(
+    ("less", "changes"),
+    [
+        ({"sample": 2}, {"complete": False}),
+        ({}, {"unverifiable": (stretch(Reason.RETENTION, 0, 90, 120),)}),
+    ],
+    ids=["sample", "gone by retention"],
+)
+def test_failure_of_less_keeps_what_was_found_by_more(less: dict[str, Any], changes: dict[str, Any]) -> None:
+    """The newer one stands for both, and says both."""
+    swapped = bad_partition(findings=[finding(FindingKind.REORDERED, 0, 150)], **changes)
+    now = next_verdicts(FAILED, told(FAIL, [swapped], **less))
+
+    assert [each.what for each in now.failures] == [{"REORDERED": 1, "LOST": 1}]
+    whole = next_verdicts(now, told(FAIL, [bad_partition()]))
+    assert [each.what for each in whole.failures] == [{"LOST": 1}]
+
+
+def test_failure_since_a_time_replaces_nothing_that_lies_before_on_the_target() -> None:
+    """All source offsets are in it, and of the target those behind the surplus record are."""
+    surplus = [finding(FindingKind.PHANTOM, 0, 0), finding(FindingKind.PHANTOM, 0, 300)]
+    unproven = {"verified_to": -1, "verified_before": -1}
+    failed = next_verdicts(None, told(FAIL, [bad_partition(findings=surplus, **unproven)]))
+    later = bad_partition(findings=surplus[1:], target_from=1, **unproven)
+    now = next_verdicts(failed, told(FAIL, [later], since="2026-01-01"))
+
+    assert sorted(each.what["PHANTOM"] for each in now.failures) == [1, 2]
+
+
+def test_number_of_those_that_are_not_listed_goes_with_a_pass_of_everything_only() -> None:
+    """Nobody knows where they are."""
+    counted = replace(FAILED, more=3)
+    for less in (
+        told(PASS, [good_partition(0)]),
+        told(PASS, [good_partition(0)], since="2026-01-01"),
+        told(UNVERIFIABLE, [good_partition(0)], since="start"),
+    ):
+        assert next_verdicts(counted, less).more == 3
+    assert next_verdicts(counted, told(PASS, [good_partition(0)], since="start")).more == 0
+
+
 def test_failure_found_again_is_the_newer_one() -> None:
     """Its age and its report are those of the audit that saw it last."""
     now = next_verdicts(FAILED, told(FAIL, [bad_partition()], at_ms=9_000))
@@ -132,10 +228,18 @@ def test_failure_of_the_flow_as_a_whole_goes_when_the_rule_is_met() -> None:
     """Such as a surplus partition, or a table that does not add up."""
     rule = next(r for r in RULES if r.answer is FAIL)
     wrong = next_verdicts(None, told(FAIL, [good_partition(0)], rule=rule.name))
-    sampled = next_verdicts(wrong, told(PASS, [good_partition(0)], sample=1))
-    right = next_verdicts(sampled, told(PASS, [good_partition(0)]))
+    now = wrong
+    less: tuple[dict[str, Any], ...] = (
+        {"since": "start", "sample": 1},
+        {"since": "start", "topics": ("orders",)},
+        {"since": "2026-01-01"},
+        {"since": "watermark"},
+    )
+    for limits in less:
+        now = next_verdicts(now, told(PASS, [good_partition(0)], **limits))
+        assert list(now.rules) == [rule.says], limits
+    right = next_verdicts(now, told(PASS, [good_partition(0)], since="start"))
 
-    assert list(wrong.rules) == list(sampled.rules) == [rule.says]
     assert right.open(lambda failure: True) is None
 
 
@@ -157,6 +261,18 @@ def test_failure_of_a_topic_that_is_not_copied_any_more_does_not_count() -> None
 def test_state_value_survives_json() -> None:
     """What is written is what is read."""
     assert Verdicts.from_json(json.loads(json.dumps(FAILED.to_json()))) == FAILED
+
+
+def test_scope_of_an_audit_is_told_with_its_answer() -> None:
+    """A PASS of some records must not be read as one of all."""
+    scopes: dict[str, dict[str, Any]] = {
+        " (of records since 2026-01-01 only)": {"since": "2026-01-01"},
+        " (of a, b only, a sample of 3 ranges)": {"topics": ("a", "b"), "sample": 3},
+        "": {"since": "start"},
+    }
+    for says, limits in scopes.items():
+        now = next_verdicts(None, told(PASS, [good_partition(0)], **limits))
+        assert describe_audit(audit_entry(now, None, now_ms=61_000)) == f"PASS 1 min ago{says}: 1 lost"
 
 
 def test_status_tells_failure_and_newest_answer() -> None:

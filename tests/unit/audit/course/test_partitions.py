@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.crossmatch import Sighting
 from onceover.audit.course.partitions import (
-    ComparedPartition,
     PairPlan,
     compare_partitions,
     regions_of,
@@ -109,7 +109,7 @@ def finding(kind: FindingKind = FindingKind.LOST, **marks: str) -> Finding:
     return Finding(kind, PAIR[0], 35, PAIR[1], None, **marks)
 
 
-def compared(workers: Scripted, plan: PairPlan | None = None) -> ComparedPartition:
+def compared(workers: Scripted, plan: PairPlan | None = None) -> PartitionResult:
     """Return what comes of one partition."""
     (found,) = compare_partitions([plan or PairPlan(WHOLE, RANGES)], workers, 3)
     return found
@@ -123,16 +123,16 @@ def numbers(spans: Iterable[Range]) -> list[tuple[int, int]]:
 def test_everything_that_agrees_is_verified_to_the_end() -> None:
     """Nothing is opened."""
     workers = Scripted()
-    result, target = compared(workers)
+    result = compared(workers)
     assert workers.opened == []
-    assert (result.verified_to, target, result.verified_timestamp_ms) == (100, 200, 100)
+    assert (result.verified_to, result.verified_target, result.verified_timestamp_ms) == (100, 200, 100)
     assert len(result.digests) == 20
 
 
 def test_range_that_differs_is_opened_with_both_neighbours() -> None:
     """The stretch's digests stand instead of its ranges', so that a wrong border is no difference."""
     workers = Scripted(wrong=[4])
-    result, target = compared(workers)
+    result = compared(workers)
     assert numbers(workers.opened) == [(3, 6)]
     assert [d.range.source_from for d in result.digests if d.side is Side.SOURCE] == [
         0,
@@ -144,7 +144,7 @@ def test_range_that_differs_is_opened_with_both_neighbours() -> None:
         80,
         90,
     ]
-    assert (result.verified_to, target) == (100, 200)
+    assert (result.verified_to, result.verified_target) == (100, 200)
 
 
 def test_neighbours_that_differ_are_opened_as_one() -> None:
@@ -156,11 +156,11 @@ def test_neighbours_that_differ_are_opened_as_one() -> None:
 
 def test_watermark_stops_before_what_is_wrong_or_was_not_read() -> None:
     """What lies behind is proven only together with what lies before."""
-    result, target = compared(Scripted(wrong=[4], found={30: [finding()]}))
-    assert (result.verified_to, target, len(result.findings)) == (30, 60, 1)
+    result = compared(Scripted(wrong=[4], found={30: [finding()]}))
+    assert (result.verified_to, result.verified_target, len(result.findings)) == (30, 60, 1)
     assert result.by_kind == {"LOST": 8}
-    result, target = compared(Scripted(lapsed=[2]))
-    assert (result.verified_to, target) == (20, 40)
+    result = compared(Scripted(lapsed=[2]))
+    assert (result.verified_to, result.verified_target) == (20, 40)
     assert [(gap.reason, gap.offset_from, gap.offset_to) for gap in result.unverifiable] == [
         (Reason.RETENTION, 20, 30)
     ]
@@ -169,9 +169,9 @@ def test_watermark_stops_before_what_is_wrong_or_was_not_read() -> None:
 def test_what_a_person_decided_is_told_and_passed() -> None:
     """A skipped record would otherwise hold the watermark for ever."""
     (found,) = compare_partitions([PairPlan(WHOLE, RANGES[9:])], Scripted(wrong=[9]), 3)
-    assert [gap.reason for gap in found.result.unverifiable] == [Reason.SKIPPED]
+    assert [gap.reason for gap in found.unverifiable] == [Reason.SKIPPED]
     plan = PairPlan(replace(WHOLE, begin=90, source_from=90, target_from=180), RANGES[9:])
-    assert compared(Scripted(wrong=[9]), plan).result.verified_to == 100
+    assert compared(Scripted(wrong=[9]), plan).verified_to == 100
 
 
 def test_watermark_of_before_is_kept_unless_the_audit_joins_it() -> None:
@@ -184,13 +184,13 @@ def test_watermark_of_before_is_kept_unless_the_audit_joins_it() -> None:
         compared(Scripted(wrong=[1], found={0: [finding()]}), PairPlan(known, RANGES)).verified_target == 120
     )
     late = replace(known, source_from=80, target_from=160)
-    apart = compared(Scripted(), PairPlan(late, RANGES[8:])).result
+    apart = compared(Scripted(), PairPlan(late, RANGES[8:]))
     assert (apart.verified_to, apart.verified_timestamp_ms) == (60, 5)
     gap = Unverifiable(Reason.RETENTION, PAIR[0], 60, 80, 20)
     held = replace(late, unverifiable=(gap,))
-    assert compared(Scripted(), PairPlan(held, RANGES[8:])).result.verified_to == 60
+    assert compared(Scripted(), PairPlan(held, RANGES[8:])).verified_to == 60
     gone = replace(late, unverifiable=(replace(gap, gone=True),))
-    assert compared(Scripted(), PairPlan(gone, RANGES[8:])).result.verified_to == 100
+    assert compared(Scripted(), PairPlan(gone, RANGES[8:])).verified_to == 100
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_surplus_records_are_sought_on_the_whole_source(aborted: bool, kind: Fin
     surplus = replace(phantom, source_offset=None, target_offset=170)
     workers = Scripted(wrong=[9], found={80: [surplus]}, aborted=aborted)
     plan = PairPlan(replace(WHOLE, source_from=80, target_from=160), RANGES[8:], log_start=5)
-    result = compared(workers, plan).result
+    result = compared(workers, plan)
     assert [(span.source_from, span.source_to) for span in workers.sought] == [(5, 80), (80, 90), (90, 100)]
     assert [(each.kind, each.source_offset) for each in result.findings] == [(kind, 3)]
 
@@ -217,20 +217,20 @@ def test_plans_of_one_source_partition_keep_their_ranges_apart() -> None:
     real, other = compare_partitions([PairPlan(WHOLE, RANGES), PairPlan(surplus, beside)], workers, 3)
 
     assert numbers(workers.opened) == [(3, 6)]
-    assert (len(real.result.findings), len(other.result.findings)) == (1, 0)
-    assert [d.range for d in other.result.digests] == [*beside, *beside]
+    assert (len(real.findings), len(other.findings)) == (1, 0)
+    assert [d.range for d in other.digests] == [*beside, *beside]
 
 
 def test_what_was_not_asked_for_is_not_proven() -> None:
     """An audit since a time, without one before it: the watermark would speak of the beginning, too."""
     late = replace(WHOLE, source_from=80, target_from=160)
-    assert compared(Scripted(), PairPlan(late, RANGES[8:])).result.verified_to == -1
-    assert compared(Scripted(), PairPlan(replace(late, begin=80), RANGES[8:])).result.verified_to == 100
+    assert compared(Scripted(), PairPlan(late, RANGES[8:])).verified_to == -1
+    assert compared(Scripted(), PairPlan(replace(late, begin=80), RANGES[8:])).verified_to == 100
     gaps = [Unverifiable(Reason.RETENTION, PAIR[0], *each, 1, gone=True) for each in ((30, 80), (0, 30))]
     gone = replace(late, unverifiable=tuple(gaps))
-    assert compared(Scripted(), PairPlan(gone, RANGES[8:])).result.verified_to == 100
+    assert compared(Scripted(), PairPlan(gone, RANGES[8:])).verified_to == 100
     part = replace(late, unverifiable=tuple(gaps[:1]))
-    assert compared(Scripted(), PairPlan(part, RANGES[8:])).result.verified_to == -1
+    assert compared(Scripted(), PairPlan(part, RANGES[8:])).verified_to == -1
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))

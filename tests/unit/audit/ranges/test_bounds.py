@@ -263,6 +263,23 @@ def test_time_among_records_that_were_skipped_begins_where_the_copy_goes_on() ->
     assert (spans(found), gaps(found)) == (((50, 100), (41, 82)), [])
 
 
+@pytest.mark.parametrize(("proven", "joins"), [(49, False), (50, False), (61, True)])
+def test_time_whose_first_record_lies_behind_what_was_proven_on_the_target_proves_nothing(
+    proven: int, joins: bool
+) -> None:
+    """What somebody else wrote in between would be passed."""
+    pairs = Copied([transaction((50, 100), 60, [(50, 60, 50)])])
+    known = replace(mark(50), target_offset=proven)
+    facts = seen(target_log=PartitionLog(TARGET_ID, 0, 111, 111), watermark=known, asked_from=50)
+    assert bounded(facts, pairs).joins is joins
+
+
+def test_time_before_the_copy_asks_for_all_of_it() -> None:
+    """Also where the source holds nothing: every record on the target is surplus."""
+    empty = seen(source_log=PartitionLog(SOURCE_ID, 0, 0, 0), position=0, target_end=0, asked_from=0)
+    assert spans(bounded(empty)) == ((0, 0), (0, 100))
+
+
 @st.composite
 def copies(draw: st.DrawFn) -> tuple[list[MapRecord], dict[int, int], int, int]:
     """Return transactions, the target offset of every copied record, the position and the target's end."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onceover.audit.model import Verdict
-from onceover.audit.ranges.since import START, WATERMARK
+from onceover.state.records.verdicts import START, WATERMARK
 from tests.support.auditoracle import Answer, audit, check
 from tests.support.auditstory import EVENTS, Event, live
-from tests.support.auditworld import KINDS, World
+from tests.support.auditworld import EPOCH_MS, KINDS, World
 
 WRITTEN = (Event("produce", 0, 4), Event("copy", 0))
 
@@ -147,6 +147,33 @@ def test_audit_since_a_time_proves_nothing_of_a_target_that_it_did_not_read(kind
     told(kind, Event("foreign record", 0, 1, 1), Event("audit since a time", 0, 4, 5))
     story = (Event("produce"), Event("foreign record", 0, 1, 1), Event("audit since a time", 0, 4, 5))
     assert told(kind, *story, Event("copy", 0)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_surplus_record_where_the_source_is_empty_is_in_an_audit_since_any_time(kind: str) -> None:
+    """No offset lies before that time: what is on the target is looked at from its beginning."""
+    story = (Event("foreign record", 0, 1, 1), Event("produce", 1, 3), Event("copy", 1))
+    assert told(kind, *story, since=str(EPOCH_MS)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("later", [1, 5])
+def test_surplus_record_that_was_named_stays_whatever_later_audits_look_at(kind: str, later: int) -> None:
+    """Neither a failure nor a watermark goes past it."""
+    named = (Event("foreign record", 0, 1, 1), Event("audit"))
+    written, since = (Event("produce", 0, 3), Event("copy", 0)), Event("audit since a time", 0, 4, later)
+    for story in ((*named, since, *written, since), (*written, Event("audit"), *named, *written, since)):
+        assert told(kind, *story, Event("audit a sample", 0, 1, 1)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_surplus_record_that_was_removed_from_the_beginning_counts_no_more(kind: str) -> None:
+    """As the report advises where nothing was copied before it."""
+    story = (Event("foreign record", 0, 1, 1), Event("audit"))
+    for later in ((), (Event("produce", 0, 3), Event("copy", 0))):
+        world = live(kind, (*story, Event("target expires", 0, 1), *later), audits=(WATERMARK, START))
+        assert world.verdicts is not None
+        assert world.verdicts.open(lambda failure: True) is None
 
 
 # ---- no answer at all

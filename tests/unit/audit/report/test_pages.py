@@ -173,6 +173,13 @@ def test_audit_of_no_record_says_so(proven: bool, text: str, nothing: bool) -> N
     assert (jsonreport.summary(document), document["nothing_compared"]) == (text, nothing)
 
 
+def test_audit_since_a_time_that_no_record_has_stands_on_nothing() -> None:
+    """What was proven before was not what was asked for."""
+    empty = audits.partition_result(0, (), source_to=0, verified_to=0)
+    document = told(replace(audits.result([empty]), since="2026-01-31"))
+    assert jsonreport.summary(document) == "Nothing was compared: no record is as young as 2026-01-31."
+
+
 def test_sample_is_called_one() -> None:
     """A PASS of a sample must not be taken for a PASS of everything."""
     part = audits.partition_result(0, audits.digests(0, 0, 100), complete=False)
@@ -299,7 +306,9 @@ def test_next_step_is_about_what_was_seen() -> None:
     assert "`onceover partition reseed" in wrong[0] and wrong[-1].endswith("--full`")
     beside = dict.fromkeys(document["findings"]["by_kind"], 0) | {str(FindingKind.PHANTOM): 1}
     steps = next_steps({**document, "findings": {**document["findings"], "by_kind": beside}})
-    assert "take WRITE" in steps[0] and "reseed" not in " ".join(steps)
+    assert "take WRITE" in steps[0] and "reseed" not in steps[0]
+    assert "`kafka-delete-records`" in steps[1] and "partition reseed flights-dr orders:0`" in steps[1]
+    assert steps[-1] == wrong[-1]
     assert next_steps(told()) == []
     late = told(
         audits.result(
