@@ -29,6 +29,8 @@ from tests.support.wait import wait_until
 _SESSION_HOME = make_session_directory()
 _SESSION = uuid.uuid4().hex
 os.environ["AIRFLOW_HOME"] = str(_SESSION_HOME / "airflow")
+# The project's own folder may hold the note of a driver that runs, which a test would stop.
+os.environ["ONCEOVER_HOME"] = str(_SESSION_HOME / "var")
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 os.environ[SESSION_VARIABLE] = _SESSION
 _LEFTOVER_GRACE_S = 10.0
