@@ -243,12 +243,16 @@ def keep_verified(flow: Flow, target: Cluster, content: Content, told: FinishedA
 def proven(content: Content) -> dict[TopicPartition, Watermark]:
     """Return the verified watermarks of partitions that were proven to get further, by target partition."""
     wanted = {}
+    # A record that belongs elsewhere is a finding of the partition that misses it, and lies in another one.
+    everything = (*content.partitions, *content.beside)
+    wrong = {finding.target for each in everything for finding in each.findings}
     for seen, result in zip(content.snapshot.partitions, content.partitions, strict=True):
         further = result.verified_to > max(result.verified_before, result.source_from)
         # Nothing new on the source and nothing wrong: proven again, now. Not where the target was looked at
         # from a later offset on: what was written behind the proof may be before that.
         again = result.verified_to >= max(0, result.source_to) and result.nothing_left
-        if further or (again and result.target_from <= result.verified_target):
+        again = again and result.target_from <= result.verified_target and seen.target not in wrong
+        if further or again:
             wanted[seen.target] = Watermark(
                 offset=result.verified_to,
                 target_offset=result.verified_target,

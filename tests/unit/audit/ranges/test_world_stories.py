@@ -278,3 +278,9 @@ def test_every_event_can_happen_in_every_world() -> None:
         for name in EVENTS:
             live(kind, [*WRITTEN, Event(name, 0, 2, 1)])
     assert isinstance(World(KINDS["record"]).state().others, dict)
+
+
+@pytest.mark.parametrize("kind", ["record", "at-least-once"])
+def test_a_record_that_belongs_elsewhere_makes_no_proof_younger(kind: str) -> None:
+    """It is a finding of the partition that misses it, and lies in another one that was proven before."""
+    live(kind, (Event("produce"), Event("copy and misroute")))
