@@ -245,13 +245,15 @@ def proven(content: Content) -> dict[TopicPartition, Watermark]:
     wanted = {}
     # A record that belongs elsewhere is a finding of the partition that misses it, and lies in another one.
     everything = (*content.partitions, *content.beside)
-    wrong = {finding.target for each in everything for finding in each.findings}
+    led_here = {
+        finding.target for each in everything for finding in each.findings if finding.target != each.target
+    }
     for seen, result in zip(content.snapshot.partitions, content.partitions, strict=True):
         further = result.verified_to > max(result.verified_before, result.source_from)
         # Nothing new on the source and nothing wrong: proven again, now. Not where the target was looked at
         # from a later offset on: what was written behind the proof may be before that.
         again = result.verified_to >= max(0, result.source_to) and result.nothing_left
-        again = again and result.target_from <= result.verified_target and seen.target not in wrong
+        again = again and result.target_from <= result.verified_target and seen.target not in led_here
         if further or again:
             wanted[seen.target] = Watermark(
                 offset=result.verified_to,
