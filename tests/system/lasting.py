@@ -13,13 +13,25 @@ import psutil
 import yaml
 
 from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.up import airflow as upairflow
 from tests.support.flows import InlineFlow
 from tests.support.wait import wait_until
-from tests.system.conftest import Side, read_again
+from tests.system.conftest import PROJECT, Side, read_again
 
 DAG: Final = "replicate"
 # Seconds on an idle machine.
 STEP_S: Final = 200.0
+
+
+def bring_back(airflow: AirflowStandalone, environ: Mapping[str, str]) -> None:
+    """Start those of Airflow's processes again that a test has ended."""
+    upairflow.up(
+        airflow.home,
+        dags=PROJECT / "dags",
+        plugins=PROJECT / "plugins",
+        environ=environ,
+        note=lambda _: None,
+    )
 
 
 @dataclass(frozen=True)

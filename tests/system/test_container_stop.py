@@ -12,13 +12,11 @@ import pytest
 
 from onceover.process.children import ChildProcess
 from onceover_lab.embed.airflow import AirflowStandalone, State, environment_of, marked
-from onceover_lab.embed.up import airflow as upairflow
 from tests.support.clusters import SharedCluster
 from tests.support.containers import Containers
 from tests.support.flows import InlineFlow
 from tests.support.wait import wait_until
-from tests.system.conftest import PROJECT
-from tests.system.lasting import DAG, STEP_S, LastingFlow, lasting_flow
+from tests.system.lasting import DAG, STEP_S, LastingFlow, bring_back, lasting_flow
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
@@ -46,13 +44,7 @@ def containers(
     os.killpg(scheduler.pid, signal.SIGTERM)
     psutil.wait_procs([scheduler], STEP_S)
     yield Containers(tmp_path, {"http://airflow-api-server:8080": airflow.url})
-    upairflow.up(
-        airflow.home,
-        dags=PROJECT / "dags",
-        plugins=PROJECT / "plugins",
-        environ=airflow_environ,
-        note=lambda _: None,
-    )
+    bring_back(airflow, airflow_environ)
 
 
 def start(containers: Containers, airflow: AirflowStandalone, environ: dict[str, str]) -> ChildProcess:

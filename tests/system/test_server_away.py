@@ -11,12 +11,10 @@ import psutil
 import pytest
 
 from onceover_lab.embed.airflow import AirflowStandalone, State
-from onceover_lab.embed.up import airflow as upairflow
 from tests.support.clusters import SharedCluster
 from tests.support.replicate import run_cli
 from tests.support.wait import wait_until
-from tests.system.conftest import PROJECT
-from tests.system.lasting import DAG, STEP_S, LastingFlow, lasting_flow
+from tests.system.lasting import DAG, STEP_S, LastingFlow, bring_back, lasting_flow
 
 # One more than Airflow's default lets fail.
 FAILED = 4
@@ -60,13 +58,7 @@ def test_a_copy_outlives_airflows_server(
         flow.source.feed(flow.topic, 100)
         flow.await_caught_up()
     finally:
-        upairflow.up(
-            airflow.home,
-            dags=PROJECT / "dags",
-            plugins=PROJECT / "plugins",
-            environ=airflow_environ,
-            note=lambda _: None,
-        )
+        bring_back(airflow, airflow_environ)
     assert flow.driver()["pid"] == pid
 
     flow.source.feed(flow.topic, 100)

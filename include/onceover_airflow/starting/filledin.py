@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Final
 
 from onceover_airflow.starting.runnames import SUBJECTS
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 _FLOW: Final = "flow"
 # A reverse proxy may have put something in front.
 _DETAILS: Final = re.compile(r"/api/v2/dags/([^/]+)/details/?$")
-_NO_LENGTH: Final = frozenset({b"content-length"})
 
 
 class FilledIn:
@@ -59,7 +57,7 @@ class _Answer:
         if message.get("more_body"):
             return
         body = filled_in(bytes(self._body), self._flow) if self._start["status"] == 200 else bytes(self._body)
-        headers = [(key, value) for key, value in self._start["headers"] if key.lower() not in _NO_LENGTH]
+        headers = [(key, value) for key, value in self._start["headers"] if key.lower() != b"content-length"]
         headers.append((b"content-length", str(len(body)).encode()))
         await self._send({**self._start, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
@@ -90,12 +88,10 @@ def _flow(scope: Scope) -> str | None:
     found = _DETAILS.search(scope["path"])
     if found is None or SUBJECTS.get(found[1]) != _FLOW:
         return None
-    sent = b"; ".join(value for key, value in scope["headers"] if key == b"cookie")
-    try:
-        cookie = SimpleCookie(sent.decode("latin-1")).get(FLOW_COOKIE)
-    except CookieError:
-        return None
-    return None if cookie is None else cookie.value
+    # For the web server alone: Airflow loads plugins in every process of its own.
+    from starlette.requests import HTTPConnection
+
+    return HTTPConnection(scope).cookies.get(FLOW_COOKIE)
 
 
 def registration() -> dict[str, Any]:
