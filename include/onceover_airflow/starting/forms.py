@@ -33,8 +33,6 @@ MAX_PARTITION: Final = 2**31 - 1
 MAX_OFFSET: Final = 2**63 - 1
 TAG: Final = "onceover"
 OWNER: Final = "onceover"
-# What Airflow calls a run that nobody asked for but the schedule.
-SCHEDULED: Final = "scheduled"
 # A continuous DAG needs one: without, Airflow 3.3.2 gives its second run the first one's logical date,
 # finds that run, and never starts another. All others have none: a cron with a start date in the past runs
 # at once for the time before it was seen.

@@ -22,7 +22,7 @@ from onceover_airflow.jobs.operators import FlowJobOperator, leave
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict
 from onceover_airflow.lineage.catalogue import ToldOf
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.starter import starter
+from onceover_airflow.starting.starter import by_schedule, starter
 from onceover_airflow.tasks.replicating import check_flow
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
@@ -219,8 +219,7 @@ class AuditOperator(FlowJobOperator):
 def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:
     """Tell whether a schedule has come before the flow's first start: no fault, and nothing to prove yet."""
     error = (report or {}).get("error") or {}
-    run = context.get("dag_run")
-    return error.get("code") == StateCode.NOT_STARTED and run is not None and run.run_type == forms.SCHEDULED
+    return error.get("code") == StateCode.NOT_STARTED and by_schedule(context)
 
 
 def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from onceover.state.codes import StateCode
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.starter import starter
+from onceover_airflow.starting.starter import by_schedule, starter
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
 
@@ -110,8 +110,7 @@ def plan_rehearsal(flow: str) -> dict[str, Any]:
 
 def is_too_early(error: OnceoverError, context: Context) -> bool:
     """Tell whether a schedule has come before the flow's first start: no fault, and nothing to rehearse."""
-    run = context.get("dag_run")
-    return error.code == StateCode.NOT_STARTED and run is not None and run.run_type == forms.SCHEDULED
+    return error.code == StateCode.NOT_STARTED and by_schedule(context)
 
 
 @contextmanager

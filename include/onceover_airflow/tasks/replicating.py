@@ -13,8 +13,8 @@ from onceover.errors import OnceoverError
 from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import CAUGHT_UP, by_name, scheduled_flows
-from onceover_airflow.starting.forms import SCHEDULED
 from onceover_airflow.starting.pools import say_who_waits
+from onceover_airflow.starting.starter import by_schedule
 from onceover_airflow.tasks.standing import show_standing
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.notify import check_notifier
@@ -74,8 +74,7 @@ def leave_alone(flow: str) -> None:
         AirflowSkipException: another run copies, or is about to.
     """
     context = get_current_context()
-    run = context["dag_run"]
-    if run.run_type != SCHEDULED or context["params"]["run_length"] != CAUGHT_UP:
+    if not by_schedule(context) or context["params"]["run_length"] != CAUGHT_UP:
         return
     from onceover.wiring.status import newest_run
 
