@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from threading import Timer
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from onceover.kafka.calls import CommittedOffset
+from onceover.lead.ends import EndCheck
+from onceover.lead.enroller import Enroller
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.wiring.flows import open_clusters
@@ -95,6 +100,36 @@ def live_position(replica: Replica, topic: str) -> int:
     """Return the sum of a topic's positions, -1 while it is not enrolled."""
     entries = [p for p in replica.flow.status()["partitions"] if p["topic"] == topic]
     return sum(p["position"] or 0 for p in entries) if entries else -1
+
+
+def test_a_topic_that_was_taken_in_a_moment_ago_is_one_that_a_run_up_to_caught_up_copies(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its enrolment is committed and cannot be read yet: the run's end was what could be, and left it out."""
+    somebody = Producer({**replica.target_client, "transactional.id": f"{replica.name}-somebody"})
+    somebody.init_transactions(_TIMEOUT_S)
+    real = Enroller.enrol
+
+    def enrol(enroller: Enroller, *arguments: Any) -> Any:
+        somebody.begin_transaction()
+        somebody.produce(names.state_topic(replica.name), b"v", b"k", partition=names.STATE_LEADER)
+        somebody.flush(_TIMEOUT_S)
+        return real(enroller, *arguments)
+
+    with replica.flow.running() as (lead, layout):
+        later = replica.topic("later")
+        replica.source.plain(later, 0, replica.source.records(5))
+        monkeypatch.setattr(Enroller, "enrol", enrol)
+        assert lead.discover().enrol
+        check = EndCheck(replica.name, layout.run)
+        check.open(*open_clusters(replica.flow.watch.flow))
+        over = Timer(1.0, somebody.abort_transaction)
+        over.start()
+        try:
+            assert check.ends() == {TopicPartition(later, 0): 5}
+        finally:
+            over.join()
+            check.close()
 
 
 def test_partitions_that_are_added_under_load(replica: Replica) -> None:

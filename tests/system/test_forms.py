@@ -97,6 +97,9 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
 # but for fields of which the one makes no sense beside the other: their run says so at once.
 REFUSED: Final = frozenset({"seed_progress"})
 
+# Of a failed task's log: its error and what led to it.
+_TOLD_CHARACTERS: Final = 4000
+
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -187,9 +190,10 @@ def test_an_untouched_copy_copies_and_is_called_after_its_flow(
     page.get_by_role("link", name=copied[:20]).first.wait_for()
 
 
-def test_forms_that_nobody_touched_succeed(untouched: Untouched) -> None:
+def test_forms_that_nobody_touched_succeed(untouched: Untouched, airflow: AirflowStandalone) -> None:
     """All of them at once, on a flow in good order: nobody is asked, nothing is lost."""
-    assert untouched.states == dict.fromkeys(untouched.runs, "success")
+    expected = dict.fromkeys(untouched.runs, "success")
+    assert untouched.states == expected, why(airflow, untouched.runs, untouched.states)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,8 @@ def change(airflow: AirflowStandalone, person: Person, *dag_ids: str) -> None:
         form = person.form(dag_id).fill(**CHANGED[dag_id])
         assert form.is_valid
         runs[dag_id] = form.send()
-    assert ended(airflow, runs) == {each: "failed" if each in REFUSED else "success" for each in runs}
+    expected = {each: "failed" if each in REFUSED else "success" for each in runs}
+    assert (states := ended(airflow, runs)) == expected, why(airflow, runs, states)
     for dag_id, run_id in runs.items():
         run: dict[str, Any] = airflow.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")
         assert run["conf"] == CHANGED[dag_id]
@@ -260,3 +265,15 @@ def ended(airflow: AirflowStandalone, runs: Mapping[str, str]) -> dict[str, str]
     return {
         dag_id: airflow.wait_run(dag_id, run_id, timeout_s=RUN_TIMEOUT_S) for dag_id, run_id in runs.items()
     }
+
+
+def why(airflow: AirflowStandalone, runs: Mapping[str, str], states: Mapping[str, str]) -> str:
+    """Return what the failed tasks of failed runs wrote last."""
+    told = []
+    for dag_id, run_id in runs.items():
+        tasks = airflow.tasks(dag_id, run_id) if states[dag_id] == "failed" else {}
+        for task_id, task in tasks.items():
+            if task["state"] == "failed":
+                log = airflow.task_logs(dag_id, run_id, task_id, int(task["try_number"]))
+                told.append(f"{dag_id} {task_id}:\n{log[-_TOLD_CHARACTERS:]}")
+    return "\n".join(told)

@@ -193,10 +193,11 @@ class EndCheck:
     def _read(self) -> dict[str, Enrolment]:
         """Return the topics that are copied; those that have left the filter hold up nobody.
 
-        From then on the source is the one that the run copies, whatever its address leads to.
+        Those that were taken in a moment ago are waited for: their records may be committed and not readable
+        yet. From then on the source is the one that the run copies, whatever its address leads to.
         """
         source, target = self._both()
-        values = read_log(target, names.state_topic(self._flow), names.STATE_LEADER, wait=False)
+        values = read_log(target, names.state_topic(self._flow), names.STATE_LEADER, wait=True)
         layout, found = layout_in(values), read_enrolments(values)
         if layout is not None:
             source.keep_to(layout.source_cluster_id)

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer
 from onceover.backoff import Deadline
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching import commits
+from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.course import STEP_NAMES
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import Acl, AclAdmin
@@ -186,9 +187,14 @@ def other_way(replica: Switched) -> InlineFlow:
 
 @pytest.mark.usefixtures("rights")
 def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
-    guarded: Pair, replica: Switched, capsys: pytest.CaptureFixture[str]
+    guarded: Pair,
+    replica: Switched,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Plain and transactional writers and a group, judged by the numbers that they know of themselves."""
+    # The group commits each record, but a busy machine may keep it from that for a second.
+    monkeypatch.setattr(commits, "COMMITS_S", 4.0)
     # By name, so that the fence stands until clients come back: the way back begins beside it.
     security = guarded[0].security
     assert security is not None
@@ -219,6 +225,52 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
     applications.judge(numbers(replica.source_records, topic))
     replica.copy()
     assert numbers(replica.target_records, topic) == numbers(replica.source_records, topic)
+
+
+def test_a_group_that_paused_and_has_gone_on_is_put_in_place_once_more(
+    replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rested for longer than a commit takes, was counted, and commits while its group is put in place."""
+    topic, group = replica.topic(), f"{replica.name}-slow"
+    replica.source.plain(topic, 0, replica.source.records(20))
+    commit(replica.source_client, group, topic, {0: 7})
+    real, further = SourceGroups.settle, iter([9, 12])
+
+    def settle(groups: SourceGroups, earlier: Positions, deadline: Deadline) -> Positions:
+        found = real(groups, earlier, deadline)
+        for offset in further:
+            commit(replica.source_client, group, topic, {0: offset})
+            break
+        return found
+
+    monkeypatch.setattr(SourceGroups, "settle", settle)
+    with replica.running():
+        code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert offset_of(replica.target_client, group, topic) == 12
+
+
+def test_a_group_that_never_rests_is_named(
+    replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It commits each time that it was counted: the writers are let in again before long."""
+    topic, group = replica.topic(), f"{replica.name}-restless"
+    replica.source.plain(topic, 0, replica.source.records(200))
+    real, further = SourceGroups.settle, iter(range(200))
+
+    def settle(groups: SourceGroups, earlier: Positions, deadline: Deadline) -> Positions:
+        found = real(groups, earlier, deadline)
+        commit(replica.source_client, group, topic, {0: next(further)})
+        return found
+
+    monkeypatch.setattr(SourceGroups, "settle", settle)
+    place = PlannedSteps.place
+    monkeypatch.setattr(PlannedSteps, "place", lambda steps, _: place(steps, Deadline(1.0)))
+    with replica.running():
+        code, told = ran(replica, capsys)
+    assert (code, step_of(told, "place")["error"]["code"]) == (PERSON, "COMMITS_LATE"), told["steps"]
+    assert f"{group} at {topic}:0" in step_of(told, "place")["error"]["message"]
+    assert acls_of(replica) == frozenset()
 
 
 @contextmanager

@@ -126,7 +126,7 @@ class SourceGroups:
             if not unplaced and (not moving or quiet.passed):
                 return found
             if deadline.passed:
-                raise _late(self.source.alias, moving)
+                raise late(self.source.alias, moving)
             self.pause(_LOOK_S)
             now, living = self.source.retry(self.positions, deadline)
             if now != found:
@@ -158,7 +158,8 @@ def unknown(alias: str, unplaced: Collection[tuple[str, TopicPartition]]) -> Nee
     )
 
 
-def _late(alias: str, moving: Collection[tuple[str, TopicPartition]]) -> NeedsOperator:
+def late(alias: str, moving: Collection[tuple[str, TopicPartition]]) -> NeedsOperator:
+    """Return what is wrong where groups do not come to rest on the source. Pure."""
     named = ", ".join(f"{group} at {tp}" for group, tp in list(moving)[:_NAMED])
     return NeedsOperator(
         f"consumers on {alias} still read: {named}",

@@ -22,6 +22,8 @@ from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
 from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.groups.apply import AppliedGroups
+from onceover.groups.plan import GroupPlan
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.planning import commands
@@ -152,8 +154,33 @@ class PlannedSteps(SwitchSteps):
         self._positions = self._groups.settle(self._earlier, deadline)
         return {"positions": len(self._positions), "groups": len({group for group, _ in self._positions})}
 
-    def place(self, _: Deadline) -> Mapping[str, Any]:
-        """Put the groups in place on the target, exactly where they are on the source."""
+    def place(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Put the groups in place on the target, exactly where they are on the source.
+
+        Who pauses for longer than a commit takes is taken for somebody who rests: where it has gone on by then,
+        everything is put in place once more.
+        """
+        written = 0
+        while True:
+            planned, applied = self._put_in_place()
+            written += len(applied.done)
+            now, _ = self._groups.positions()
+            others = _others(self._positions, now)
+            if not others:
+                break
+            if deadline.passed:
+                raise commits.late(self.parts.source.alias, others)
+            self._positions = self._groups.settle(self._positions, deadline)
+        told = [
+            f"{row.object} at {row.decision.to}, by flow {row.facts.forerunner}"
+            for row in planned.rows
+            if row.facts.forerunner is not None
+        ]
+        # Of groups that have read nothing since the last promotion, who has told where they go on.
+        rested = {"rested": len(told), "rested_at": told[:TOLD]} if told else {}
+        return {"written": written, "positions": len(self._positions), **rested}
+
+    def _put_in_place(self) -> tuple[GroupPlan, AppliedGroups]:
         with self.parts.groups() as sync:
             planned = sync.plan()
             # Old commits of the groups' own clients, looked at twice; nothing else that is risky is done.
@@ -168,14 +195,7 @@ class PlannedSteps(SwitchSteps):
                 resolve=left[0].resolve,
             )
         self._name_skips(applied)
-        told = [
-            f"{row.object} at {row.decision.to}, by flow {row.facts.forerunner}"
-            for row in planned.rows
-            if row.facts.forerunner is not None
-        ]
-        # Of groups that have read nothing since the last promotion, who has told where they go on.
-        rested = {"rested": len(told), "rested_at": told[:TOLD]} if told else {}
-        return {"written": len(applied.done), "positions": len(self._positions), **rested}
+        return planned, applied
 
     def compare(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare the tail on both sides, and the next record of every position."""
