@@ -157,7 +157,7 @@ class PlannedSteps(SwitchSteps):
     def place(self, deadline: Deadline) -> Mapping[str, Any]:
         """Put the groups in place on the target, exactly where they are on the source.
 
-        Who pauses for longer than a commit takes is taken for somebody who rests: where it has gone on by then,
+        Who pauses for longer than a commit takes is taken for somebody who rests: where it has gone on,
         everything is put in place once more.
         """
         written = 0
