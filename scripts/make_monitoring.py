@@ -235,6 +235,12 @@ def _panels() -> Sequence[tuple[str, Sequence[Any]]]:
                     (_all(m.OBJECTIVE_RTO), "{{flow}} objective"),
                 ),
                 _lines(
+                    "Age of what the last drill would have lost, and may",
+                    "s",
+                    (_all(m.DRILL_RPO_AGE), "{{flow}} {{mode}}"),
+                    (_all(m.OBJECTIVE_RPO), "{{flow}} objective"),
+                ),
+                _lines(
                     "Age of the last drill", "s", (f"time() - {_all(m.DRILL_ENDED)}", "{{flow}} {{mode}}")
                 ),
                 _lines(

@@ -102,6 +102,7 @@ def with_(*samples: tuple[MetricSpec, float], **changes: Any) -> Figures:
 def drilled(*, running: bool = False, result: str = "PASS", ended_ms: int = 1_000, **changes: Any) -> Figures:
     figures = told(**changes)
     drill = {"drill": "d1", "mode": "rehearsal", "began_ms": -10_000_000, "result": result, "rto_s": 2.0}
+    drill |= {"rpo_offsets": None, "rpo_s": None}
     add_drills(
         figures,
         FLOW,

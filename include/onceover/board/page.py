@@ -33,6 +33,8 @@ from onceover.board.known import (
 from onceover.board.samples import LagSample
 from onceover.config import values
 from onceover.config.faults import message_lines
+from onceover.drills.rpo import Loss, rpo_text
+from onceover.drills.switching.modes import PLANNED
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState
 from onceover.state.records.runstate import describe_run
@@ -300,7 +302,7 @@ def _groups(entry: Mapping[str, Any]) -> dict[str, Any] | None:
 def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
     told = entry.get("drills")
     rows = [
-        {**each, "report": links.reports.get((entry["flow"], each["drill"]), "")}
+        {**each, "report": links.reports.get((entry["flow"], each["drill"]), ""), "lost": _lost(each)}
         for each in (told or {}).get("drills", ())[:_DRILLS]
     ]
     told = told or {}
@@ -309,10 +311,17 @@ def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
         "rows": rows,
         "unknown": drills_unknown_why(entry),
         "trend": _drill_chart(told),
+        "losses": _loss_chart(told),
+        "may_be_lost": rpo_text(told["rpo"]) if told else None,
         "objective": None if told.get("objective_s") is None else age_text(told["objective_s"]),
         "schedule": schedule,
         "next_ms": due_ms,
     }
+
+
+def _lost(drill: Mapping[str, Any]) -> str:
+    loss = Loss(drill["rpo_offsets"], drill["rpo_s"])
+    return "-" if loss.offsets is None else loss.describe()
 
 
 def _drill_chart(told: Mapping[str, Any]) -> Any:
@@ -323,3 +332,28 @@ def _drill_chart(told: Mapping[str, Any]) -> Any:
         return ""
     title = "seconds that clients would have waited in the last drills"
     return drawn(bar_chart(bars, told.get("objective_s"), age_text, title))
+
+
+def _loss_chart(told: Mapping[str, Any]) -> Any:
+    """Return what was on the source alone in the last drills that have ended, measured as the objective."""
+    ended = [each for each in told.get("drills", ()) if each["result"] is not None]
+    if not ended:
+        return ""
+    in_seconds = told["rpo"]["seconds"] is not None
+    limit = told["rpo"]["seconds" if in_seconds else "records"]
+
+    def bar(drill: Mapping[str, Any]) -> ChartBar:
+        value = drill["rpo_s" if in_seconds else "rpo_offsets"]
+        # Who may lose nothing is held to that where writers are kept off: by a planned one.
+        is_held = limit > 0 or drill["mode"] == PLANNED
+        return ChartBar(drill["began_ms"], value, value is None or value <= limit or not is_held)
+
+    words = age_text if in_seconds else _number
+    title = (
+        f"{'age of the oldest offset' if in_seconds else 'offsets'} on the source alone in the last drills"
+    )
+    return drawn(bar_chart([bar(each) for each in reversed(ended)], limit, words, title))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+from onceover.drills.rpo import Loss
+
 # Of earlier drills: enough for a trend.
 EARLIER: Final = 12
 # What rules of resilience (DORA) and audits (SOC 2) want such evidence kept for, at most.
@@ -69,12 +71,16 @@ def _years_on(day: date, years: int) -> date:
 
 @dataclass(frozen=True)
 class TrendBar:
-    """One drill in the picture of the last ones; ``width`` in percent of the longest, or of the objective."""
+    """One drill in the picture of the last ones; ``width`` in percent of the longest, or of the objective.
+
+    ``lost`` says in words what was on the source alone, empty where that is not known.
+    """
 
     drill: str
     began_ms: int
     result: str
     seconds: float | None
+    lost: str
     width: float
 
 
@@ -82,7 +88,8 @@ def trend(drills: Sequence[Mapping[str, Any]], objective_s: float) -> tuple[list
     """Return the bars of some drills, and where the objective is, in percent of the picture's width.
 
     Args:
-        drills: each with ``drill``, ``began_ms``, ``result`` and ``rto_s``, which may be None.
+        drills: each with ``drill``, ``began_ms``, ``result``; and ``rto_s``, ``rpo_offsets`` and ``rpo_s``,
+            which may be None.
     """
     longest_s = max([objective_s, *(each["rto_s"] or 0.0 for each in drills)]) or 1.0
     # An objective of many minutes would make every bar a hair: the picture ends where the drills do.
@@ -94,8 +101,14 @@ def trend(drills: Sequence[Mapping[str, Any]], objective_s: float) -> tuple[list
             int(each["began_ms"]),
             str(each["result"] or "not ended"),
             each["rto_s"],
+            _lost(each),
             round(100 * min(1.0, (each["rto_s"] or 0.0) / full_s), 2),
         )
         for each in drills
     ]
     return bars, round(100 * min(1.0, objective_s / full_s), 2)
+
+
+def _lost(drill: Mapping[str, Any]) -> str:
+    loss = Loss(drill["rpo_offsets"], drill["rpo_s"])
+    return "" if loss.offsets is None else f"on the source alone: {loss.describe()}"

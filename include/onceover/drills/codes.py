@@ -58,3 +58,4 @@ class DrillCode(Code):
     TOPIC_LEFT_OUT = auto()
     NOT_COMPARED = auto()
     RTO_MISSED = auto()
+    RPO_MISSED = auto()

@@ -12,7 +12,8 @@ from onceover.drills.chain import JournalEntry
 from onceover.shown import lined
 
 _SHOWN: Final = 10
-_LONGEST_S: Final = 1e6
+# Thirty years: records may be as old.
+_LONGEST_S: Final = 1e9
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class DrillHistory:
             "ended_ms": None if ended is None else ended.at_ms,
             "result": None if ended is None else ended.said.get("result"),
             "rto_s": _seconds(None if ended is None else ended.said.get("rto_s")),
+            "rpo_offsets": _count(None if ended is None else ended.said.get("rpo_offsets")),
+            "rpo_s": _seconds(None if ended is None else ended.said.get("rpo_s")),
             "step": steps[-1].said.get("step") if steps else None,
             "asked_to_end": chains.is_asked_to_end(entries, begun.drill),
         }
@@ -72,9 +75,17 @@ class DrillHistory:
         for each in self.drills[:_SHOWN]:
             ago = age_text(max(0.0, (self.now_ms - each["began_ms"]) / 1000))
             result = each["result"] or f"not ended, at step {each['step']}"
-            result += "" if each["rto_s"] is None else f" ({each['rto_s']:.1f} s for clients)"
+            measured = [] if each["rto_s"] is None else [f"{each['rto_s']:.1f} s for clients"]
+            lost = each["rpo_offsets"]
+            measured += [] if lost is None else [f"{lost:,} offsets on the source alone"]
+            result += f" ({', '.join(measured)})" if measured else ""
             lines.append(f"  {each['drill']}  {each['mode']}  {result}  begun {ago} ago")
         return lined(lines)
+
+
+def _count(value: object) -> int | None:
+    """Return what an entry says as a number of offsets."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
 
 
 def _seconds(value: object) -> float | None:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from onceover.drills.about import DrillAbout
 from onceover.drills.course import StepResult, StepState
+from onceover.drills.rpo import Loss, Objectives, rpo_text
 from onceover.errors import NeedsOperator
 from onceover.planning.operation import Planned
 from onceover.planning.plan import Refusal
@@ -49,7 +50,7 @@ class DrillOutcome(ABC):
         drill: its id.
         results: of its steps.
         findings: code and text of what somebody should look at, and that does not fail it.
-        rto_ms: the flow's objective.
+        objectives: the flow's.
         began_ms: when it began; ``ended_ms`` when it ended, None while it runs.
         about: who, where, of what; drills before it.
     """
@@ -58,7 +59,7 @@ class DrillOutcome(ABC):
     drill: str
     results: Sequence[StepResult]
     findings: Sequence[tuple[str, str]]
-    rto_ms: int
+    objectives: Objectives
     began_ms: int
     about: DrillAbout
     ended_ms: int | None = None
@@ -83,17 +84,27 @@ class DrillOutcome(ABC):
         return sum(step.seconds or 0.0 for step in steps)
 
     @property
+    @abstractmethod
+    def loss(self) -> Loss | None:
+        """What is lost by it, or would have been without warning; None where nobody has looked."""
+
+    @property
     def verdict(self) -> str | None:
         """PASS or FAIL; None while it runs."""
         if self.ended_ms is None:
             return None
-        in_time = self.rto_s is not None and self.rto_s * 1000 <= self.rto_ms
+        in_time = self.rto_s is not None and self.rto_s * 1000 <= self.objectives.rto_ms
         return PASSED if self.is_done and in_time else FAILED
 
     @property
     def is_done(self) -> bool:
         """Tell whether every step was done, however long it took."""
         return all(result.state is StepState.DONE for result in self.results)
+
+    def evidence_of(self, name: str) -> Mapping[str, Any] | None:
+        """Return what a step has seen, None where it was not done."""
+        done = (r.evidence for r in self.results if r.name == name and r.state is StepState.DONE)
+        return next(done, None)
 
     def begun(self) -> dict[str, Any]:
         """Return what the journal holds of its beginning: no more topics than a record takes."""
@@ -104,7 +115,14 @@ class DrillOutcome(ABC):
 
     def ended(self) -> dict[str, Any]:
         """Return what the journal holds of its end."""
-        return {"result": str(self.verdict), "rto_s": self.counts["rto_s"], "done": self.is_done}
+        rpo = self._rpo()
+        return {
+            "result": str(self.verdict),
+            "rto_s": self.counts["rto_s"],
+            "rpo_offsets": rpo["offsets"],
+            "rpo_s": rpo["seconds"],
+            "done": self.is_done,
+        }
 
     @property
     def exit_code(self) -> int:
@@ -148,7 +166,7 @@ class DrillOutcome(ABC):
             "began_ms": self.began_ms,
             "ended_ms": self.ended_ms,
             "rto": {
-                "objective_s": self.rto_ms / 1000,
+                "objective_s": self.objectives.rto_ms / 1000,
                 "seconds": None if self.rto_s is None else round(self.rto_s, 3),
                 "steps": {
                     r.name: None if r.seconds is None else round(r.seconds, 3)
@@ -156,6 +174,11 @@ class DrillOutcome(ABC):
                     if r.name in self.rto_steps
                 },
                 "before": {},
+            },
+            "rpo": {
+                "objective": self.objectives.rpo_document(),
+                **self._rpo(),
+                "met": self.objectives.allows(self.loss),
             },
             "steps": [result.document() for result in self.results],
             "findings": [{"code": code, "text": text} for code, text in self.findings],
@@ -174,12 +197,27 @@ class DrillOutcome(ABC):
                 lines.append(f"    {result.error}")
         lines += [f"  look at: {text} ({code})" for code, text in self.findings]
         if self.rto_s is not None:
-            objective_s = self.rto_ms / 1000
+            objective_s = self.objectives.rto_ms / 1000
             lines.append(f"{self.waited} {self.rto_s:.1f} s for us; the objective is {objective_s:.0f} s")
+        if self.loss is not None:
+            objective = rpo_text(self.objectives.rpo_document())
+            lines.append(f"{self.lost} {self.loss.describe()}; the objective is {objective}")
         lines.append(f"{self.mode} {self.drill}: {self.verdict or 'running'}")
         return lined(lines)
+
+    def _rpo(self) -> dict[str, Any]:
+        loss = self.loss or Loss(None, None)
+        return {
+            "offsets": loss.offsets,
+            "seconds": None if loss.seconds is None else round(loss.seconds, 3),
+        }
 
     @property
     def waited(self) -> str:
         """Who has waited, as the beginning of a sentence."""
         return "clients have waited"
+
+    @property
+    def lost(self) -> str:
+        """Of what ``loss`` is, as the beginning of a sentence."""
+        return "on the source alone:"

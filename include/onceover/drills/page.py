@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.ages import age_text
 from onceover.audit.report.htmlpage import render
 from onceover.drills.about import trend
+from onceover.drills.rpo import rpo_text
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _RUNNING: Final = "UNVERIFIABLE"
@@ -105,8 +107,19 @@ def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         (f"{records:,}" if compared else "-", "records compared on both sides"),
         (f"{compared['different']:,}" if compared else "-", "of them different"),
+        _loss_tile(told),
     ]
     return tiles + (_rehearsed(told) if told["mode"] == _REHEARSAL else _switched(told))
+
+
+def _loss_tile(told: Mapping[str, Any]) -> tuple[str, str]:
+    rpo = told["rpo"]
+    age = "" if not rpo["offsets"] or rpo["seconds"] is None else f" / {age_text(rpo['seconds'])}"
+    words = "offsets on the source alone"
+    words += " / age of the oldest" if age else ""
+    words += ", without warning" if told["mode"] == _REHEARSAL else ""
+    number = "-" if rpo["offsets"] is None else f"{rpo['offsets']:,}"
+    return f"{number}{age}", f"{words}; objective {rpo_text(rpo['objective'])}"
 
 
 def _rehearsed(told: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -141,6 +154,8 @@ def _trend(told: Mapping[str, Any]) -> dict[str, Any]:
         "began_ms": told["began_ms"],
         "result": told["verdict"],
         "rto_s": told["rto"]["seconds"],
+        "rpo_offsets": told["rpo"]["offsets"],
+        "rpo_s": told["rpo"]["seconds"],
     }
     bars, objective = trend([this, *told["about"]["earlier"]][::-1], told["rto"]["objective_s"])
     return {"bars": bars, "objective": objective}

@@ -180,9 +180,13 @@ def said(result: StepResult) -> Mapping[str, Any]:
 
 def _findings(told: Sequence[Finding], outcome: DrillOutcome) -> tuple[Finding, ...]:
     found = list(dict.fromkeys(told))
-    if outcome.rto_s is not None and outcome.rto_s * 1000 > outcome.rto_ms:
+    objectives, loss = outcome.objectives, outcome.loss
+    if outcome.rto_s is not None and outcome.rto_s * 1000 > objectives.rto_ms:
         text = f"{outcome.waited} {outcome.rto_s:.1f} s, more than objectives.rto"
         found.append((DrillCode.RTO_MISSED, text))
+    if loss is not None and objectives.allows(loss) is False and objectives.is_promised_at_any_moment:
+        text = f"{outcome.lost} {loss.describe()}, more than objectives.rpo"
+        found.append((DrillCode.RPO_MISSED, text))
     return tuple(found)
 
 

@@ -212,6 +212,14 @@ DRILL_ENDED: Final = _gauge("drill_end_timestamp_seconds", ("flow", "mode"), "Wh
 DRILL_RTO: Final = _gauge(
     "drill_rto_seconds", ("flow", "mode"), "How long its clients waited: the RTO as it was measured."
 )
+DRILL_RPO: Final = _gauge(
+    "drill_rpo_offsets",
+    ("flow", "mode"),
+    "What was on the source alone: lost by an unplanned one, and by a rehearsal had it been one.",
+)
+DRILL_RPO_AGE: Final = _gauge(
+    "drill_rpo_seconds", ("flow", "mode"), "How old the oldest of that was: the RPO as it was measured."
+)
 DRILL_RUNNING: Final = _gauge(
     "drill_running_since_timestamp_seconds", FLOW, "When the drill began that has not ended."
 )

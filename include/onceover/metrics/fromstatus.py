@@ -174,6 +174,8 @@ def add_drills(figures: Figures, flow: str, told: Mapping[str, Any]) -> None:
         figures.put_state(m.DRILL_RESULT, str(drill["result"]), DRILL_RESULTS, flow, mode)
         figures.put(m.DRILL_ENDED, _seconds(drill["ended_ms"]), flow, mode)
         figures.put(m.DRILL_RTO, drill["rto_s"], flow, mode)
+        figures.put(m.DRILL_RPO, drill["rpo_offsets"], flow, mode)
+        figures.put(m.DRILL_RPO_AGE, drill["rpo_s"], flow, mode)
 
 
 def _seconds(at_ms: float | None) -> float | None:

@@ -29,7 +29,7 @@ from onceover.logs import quiet_libraries
 from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
-from onceover.wiring.drills import drill_history, drills_dir, report_page
+from onceover.wiring.drills import drill_history, drills_dir, objectives_of, report_page
 from onceover.wiring.status import PATIENCE_S, read_one
 
 # Each mostly waits; a hundred flows between clusters that are away are given up on within seconds.
@@ -128,6 +128,7 @@ def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
     due = next_time(flow.schedules.rehearse, flow.flow, datetime.now(UTC))
     expected = {
         "objective_s": flow.objectives.rto_ms / 1000,
+        "rpo": objectives_of(flow).rpo_document(),
         "schedule": flow.schedules.rehearse,
         "next_ms": None if due is None else int(due.timestamp() * 1000),
     }

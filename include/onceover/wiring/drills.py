@@ -39,6 +39,7 @@ from onceover.drills.rehearsing.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
 from onceover.drills.rehearsing.steps import CopyCompared, RehearsalParts
+from onceover.drills.rpo import Objectives
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.ports import Cluster
@@ -190,9 +191,15 @@ def rehearsal(
             flow.groups.selects,
             journal,
             partial(keep_report, home),
-            flow.objectives.rto_ms,
+            objectives_of(flow),
             about_drill(flow, "rehearsal: clients are not touched", wish.started_by),
         )
+
+
+def objectives_of(flow: Flow) -> Objectives:
+    """Return what a flow's drills are held to."""
+    told = flow.objectives
+    return Objectives(told.rto_ms, told.rpo.records, told.rpo.age_ms)
 
 
 def about_drill(flow: Flow, kind: str, started_by: str | None) -> DrillAbout:

@@ -63,6 +63,7 @@ from onceover.wiring.drills import (
     dry_run,
     keep_report,
     matcher,
+    objectives_of,
 )
 from onceover.wiring.fences import (
     confirmed,
@@ -172,7 +173,7 @@ def switchover(
             ),
             journal,
             partial(keep_report, drills_dir(flow)),
-            flow.objectives.rto_ms,
+            objectives_of(flow),
             about_drill(flow, f"{wish.mode} switchover: clients are moved", wish.started_by),
             flow.state.replication_factor,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,6 +24,9 @@ from tests.support.hostilenames import HOSTILE
 # What Kafka takes for the name of a topic.
 _NAME = r"[a-zA-Z0-9._-]{1,249}"
 LINKS = Links("/", {"Copy": "/dags/replicate"}, {})
+RPO = {"records": 0, "seconds": None}
+LOST: dict[str, Any] = {"rpo_offsets": 0, "rpo_s": 0.0}
+UNKNOWN: dict[str, Any] = {"rpo_offsets": None, "rpo_s": None}
 
 
 def entry(name: str = "orders", **changes: Any) -> dict[str, Any]:
@@ -126,10 +130,10 @@ def test_thousands_of_partitions_make_no_larger_page() -> None:
 def test_drills_are_shown_with_their_reports() -> None:
     """The page is linked where it is at hand."""
     drills = [
-        {"drill": "d2", "mode": "rehearsal", "began_ms": 0, "result": "PASS", "rto_s": 1.5},
-        {"drill": "d1", "mode": "planned", "began_ms": 0, "result": None, "rto_s": None},
+        {"drill": "d2", "mode": "rehearsal", "began_ms": 0, "result": "PASS", "rto_s": 1.5, **LOST},
+        {"drill": "d1", "mode": "planned", "began_ms": 0, "result": None, "rto_s": None, **UNKNOWN},
     ]
-    told = entry(drills={"drills": drills})
+    told = entry(drills={"drills": drills, "rpo": RPO})
     page = one_flow(Look([told], 1.0), told, (), Links("/", {}, {("orders", "d2"): "/onceover/drills/x"}))
     assert 'href="/onceover/drills/x"' in page
     assert "not ended" in page
@@ -309,16 +313,62 @@ def test_trend_of_drills_has_a_bar_for_each_that_has_ended() -> None:
     """Failed ones stand out, one without a time is seen; the objective where it is near; when the next is."""
     drills = [
         {"drill": f"d{n}", "mode": "rehearsal", "began_ms": 86_400_000 * n, "result": result, "rto_s": rto_s}
+        | LOST
         for n, (result, rto_s) in enumerate([(None, None), ("PASS", 2.0), ("FAIL", None), ("FAIL", 40.0)])
     ]
-    told = {"drills": drills, "objective_s": 60.0, "schedule": "@weekly", "next_ms": 86_400_000}
+    told = {
+        "drills": drills,
+        "objective_s": 60.0,
+        "rpo": {"records": 0, "seconds": None},
+        "schedule": "@weekly",
+        "next_ms": 86_400_000,
+    }
     entries = [entry(drills=told), entry(drills={**told, "objective_s": 900.0})]
     near, far = (one_flow(Look([each], 1.0), each, (), LINKS) for each in entries)
+    near, far = (text.split("on the source alone in the last drills")[0] for text in (near, far))
     assert (near.count('rect class="good"'), near.count('rect class="bad"')) == (1, 2)
     assert near.count('class="limit"') == 1 and far.count('class="limit"') == 0
     assert "objective 15 min" in far and "@weekly" in near and "1970-01-02 00:00:00 UTC" in near
     heights = [float(found) for found in re.findall(r'rect[^>]* height="([0-9.]+)"', near)]
     assert min(heights) >= 2 and max(heights) < 150
+
+
+@pytest.mark.parametrize(
+    ("objective", "mode", "lost", "bars"),
+    [
+        # Nothing may be lost: held against who keeps writers off.
+        ({"records": 0, "seconds": None}, "rehearsal", [(0, 0.0), (1200, 3.5), (None, None)], (3, 0)),
+        ({"records": 0, "seconds": None}, "planned", [(0, 0.0), (2, None), (None, None)], (2, 1)),
+        ({"records": 100, "seconds": None}, "rehearsal", [(0, 0.0), (100, 9.0), (101, 0.1)], (2, 1)),
+        ({"records": None, "seconds": 3.0}, "unplanned", [(9999, 2.5), (1, 3.5), (5, None)], (2, 1)),
+    ],
+)
+def test_trend_of_losses_is_measured_as_the_objective_is(
+    objective: Mapping[str, Any],
+    mode: str,
+    lost: Sequence[tuple[int | None, float | None]],
+    bars: tuple[int, int],
+) -> None:
+    """What is above it stands out; what nobody knew is on the ground, and never called nothing."""
+    drills = [
+        {
+            "drill": f"d{n}",
+            "mode": mode,
+            "began_ms": n,
+            "result": "PASS",
+            "rto_s": 1.0,
+            "rpo_offsets": offsets,
+            "rpo_s": seconds,
+        }
+        for n, (offsets, seconds) in enumerate(lost)
+    ]
+    told = {"drills": drills, "objective_s": 900.0, "rpo": objective, "schedule": None, "next_ms": None}
+    each = entry(drills=told)
+    page = one_flow(Look([each], 1.0), each, (), LINKS)
+    chart, table = page.split("on the source alone in the last drills, objective")[1].split("<table>", 1)
+    assert (chart.count('rect class="good"'), chart.count('rect class="bad"')) == bars
+    assert table.count("<td>nothing</td>") == sum(offsets == 0 for offsets, _ in lost)
+    assert table.count("<td>-</td>") == sum(offsets is None for offsets, _ in lost)
 
 
 def dark(**changes: Any) -> dict[str, Any]:
@@ -349,7 +399,7 @@ def test_a_source_that_is_away_leaves_known_what_the_target_keeps() -> None:
     """And the number of what it holds is unknown; the drills are asked of the target alone."""
     silent = {**StatusSide(alias="east", error=Retriable("east is away")).document()}
     row = partition(0, "unknown", None, lso=None)
-    told = entry(source=silent, generation=3, partitions=[row], drills={"drills": []})
+    told = entry(source=silent, generation=3, partitions=[row], drills={"drills": [], "rpo": RPO})
     page = one_flow(Look([told], 1.0), told, (), LINKS)
     assert re.search(r'num">5</td><td class="num">unknown</td><td class="num">unknown</td>', page)
     assert '<td class="text">east is away</td>' in page, "why the partition is unknown"

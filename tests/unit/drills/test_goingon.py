@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.drills import chain as chains
+from onceover.drills.rpo import Objectives
 from onceover.drills.switching import switchover as module
 from onceover.drills.switching.switchover import Switchover, SwitchoverRequest
 from onceover.errors import NeedsOperator, OnceoverError
@@ -41,7 +42,7 @@ def switchover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Switchover]:
             raise Began("it begins")
 
         made = Switchover(
-            lambda _: cast(Any, parts), request, cast(Any, journal), report, 1, cast(Any, None), 1
+            lambda _: cast(Any, parts), request, cast(Any, journal), report, Objectives(1), cast(Any, None), 1
         )
         monkeypatch.setattr(module, "known", report)
         return made

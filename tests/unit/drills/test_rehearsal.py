@@ -23,6 +23,7 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
+from onceover.drills.rpo import Objectives
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
@@ -30,7 +31,8 @@ from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.hostilenames import HOSTILE
 
-EARLIER = {"drill": "d0", "began_ms": 500, "result": "PASS", "rto_s": 2.5}
+EARLIER = {"drill": "d0", "began_ms": 500, "result": "PASS", "rto_s": 2.5, "rpo_offsets": 0, "rpo_s": 0.0}
+OBJECTIVES = Objectives(30_000)
 EVIDENCE: dict[str, dict[str, Any]] = {
     "look": {"losses": [{"topic": "orders", "offsets": 3, "seconds": None}]},
     "compare": {"records": 1234, "different": 0, "unverifiable": 0},
@@ -55,7 +57,12 @@ def plan(name: str = "orders") -> RehearsalPlan:
 
 
 def outcome(
-    *, name: str = "orders", failed: str = "", seconds: float = 1.0, ended: bool = True
+    *,
+    name: str = "orders",
+    failed: str = "",
+    seconds: float = 1.0,
+    ended: bool = True,
+    objectives: Objectives = OBJECTIVES,
 ) -> RehearsalOutcome:
     results = [
         StepResult(
@@ -74,7 +81,7 @@ def outcome(
     about = DrillAbout(name, name, "5ha", {name: name}, name, (name, name), name, earlier)
     finding = ("NOT_READY", f"{name} first")
     return RehearsalOutcome(
-        plan(name), "d1", results, (finding,), 30_000, 1000, about, 9000 if ended else None
+        plan(name), "d1", results, (finding,), objectives, 1000, about, 9000 if ended else None
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from onceover.drills.chain import JournalEntry
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
+from onceover.drills.rpo import Objectives
 from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES, course_of
 from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
@@ -74,11 +75,18 @@ def outcome(
     seconds: float = 1.0,
     goes_on: str = "",
     error: OnceoverError | None = None,
+    verified: Mapping[str, Any] = MappingProxyType({}),
 ) -> SwitchoverOutcome:
     evidence: dict[str, dict[str, Any]] = {
         "audit": {"records": 1000},
         "compare": {"records": 234, "different": 0, "exact": 2},
-        "verify": {"clients_on_the_target": 3, "clients_on_the_source": 0},
+        "verify": {
+            "clients_on_the_target": 3,
+            "clients_on_the_source": 0,
+            "written_behind": 0,
+            "topics_unknown": 0,
+            **verified,
+        },
         "look": {"losses": [{"topic": name, "offsets": None, "seconds": None}]},
     }
     steps: Sequence[str] = STEP_NAMES if mode == PLANNED else UNPLANNED_NAMES
@@ -99,7 +107,9 @@ def outcome(
     about = DrillAbout(name, name, "5ha", {name: name}, name, (name, name), name, ())
     planned = plan(name, mode, goes_on or None)
     approval = {"by": name, "at_ms": 5, "id": "a"}
-    return SwitchoverOutcome(planned, "d2", results, (("X", name),), 30_000, 1000, about, 9000, approval)
+    return SwitchoverOutcome(
+        planned, "d2", results, (("X", name),), Objectives(30_000), 1000, about, 9000, approval
+    )
 
 
 def test_writers_are_kept_off_until_they_are_let_in_by_whichever_drill() -> None:
@@ -509,7 +519,7 @@ def test_a_word_is_taken_by_the_step_that_waits_for_it(
 def test_what_came_before_a_switchover_is_told_beside_its_seconds() -> None:
     """How long nothing was copied, where nobody had planned it, and how long the yes took."""
     found = outcome(mode="unplanned")
-    next(r for r in found.results if r.name == "look").evidence = {"last_commit_ms": 400}
+    next(r for r in found.results if r.name == "look").evidence = {"last_commit_ms": 400, "losses": []}
     asked = replace(found, approval={"by": "ann", "at_ms": 5, "waited_s": 12.5})
     assert asked.document()["rto"]["before"] == {"detect_s": 0.6, "decide_s": 12.5}
     page = drill_page(asked.document())

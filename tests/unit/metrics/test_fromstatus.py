@@ -201,6 +201,7 @@ def test_topics_that_are_not_taken_in_count_with_all_their_partitions() -> None:
 def test_drills_are_told_by_their_last_of_each_mode() -> None:
     """One that runs has no result yet; one that was cut off ended all the same."""
     ended = {"mode": "rehearsal", "began_ms": 1_000, "ended_ms": 5_000, "result": "PASS", "rto_s": 2.5}
+    ended |= {"rpo_offsets": 7, "rpo_s": 0.5}
     told = {
         "running": "d9",
         "drills": [
@@ -216,6 +217,8 @@ def test_drills_are_told_by_their_last_of_each_mode() -> None:
     assert figures.samples(m.DRILL_RESULT)[("orders", "rehearsal", "FAIL")] == 0
     assert figures.samples(m.DRILL_RESULT)[("orders", "unplanned", "interrupted")] == 1
     assert figures.samples(m.DRILL_RTO) == {("orders", "rehearsal"): 2.5}
+    assert figures.samples(m.DRILL_RPO)[("orders", "rehearsal")] == 7
+    assert figures.samples(m.DRILL_RPO_AGE)[("orders", "rehearsal")] == 0.5
     assert figures.samples(m.DRILL_RUNNING) == {("orders",): 1.0}
 
 

@@ -7,8 +7,9 @@ from typing import Final
 from onceover.drills.course import DrillStep, PlannedStep
 from onceover.drills.rehearsing.steps import RehearsalSteps
 
+LOOK: Final = "look"
 _COURSE: Final = (
-    PlannedStep("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
+    PlannedStep(LOOK, "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
     PlannedStep(
         "prepare",
         "make a topic of numbered records",

@@ -16,8 +16,9 @@ from onceover.drills.rehearsing.choice import (
     chosen_groups,
     chosen_topics,
 )
-from onceover.drills.rehearsing.course import course_of
+from onceover.drills.rehearsing.course import LOOK, course_of
 from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
+from onceover.drills.rpo import Loss, Objectives
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster
@@ -43,6 +44,17 @@ class RehearsalOutcome(DrillOutcome):
         """Nobody has: it was rehearsed."""
         return "clients would have waited"
 
+    @property
+    def loss(self) -> Loss | None:
+        """What a failover without warning would have lost when it began."""
+        look = self.evidence_of(LOOK)
+        return None if look is None else Loss.of(look["losses"])
+
+    @property
+    def lost(self) -> str:
+        """Nothing was: it was rehearsed."""
+        return "a failover without warning would have lost"
+
 
 class Rehearsal:
     """Plans and runs one. Not thread-safe.
@@ -53,7 +65,7 @@ class Rehearsal:
         selects: tells whether the flow moves a group.
         journal: of the flow's drills.
         report: hears of the outcome whenever it is another one, from before the first step on.
-        rto_ms: the flow's objective.
+        objectives: the flow's.
         about: who, where, of what.
     """
 
@@ -64,11 +76,11 @@ class Rehearsal:
         selects: Callable[[str], bool],
         journal: DrillJournal,
         report: Callable[[DrillOutcome], None],
-        rto_ms: int,
+        objectives: Objectives,
         about: DrillAbout,
     ) -> None:
         self._parts, self._request, self._selects = parts, request, selects
-        self._journal, self._report, self._rto_ms, self._about = journal, report, rto_ms, about
+        self._journal, self._report, self._objectives, self._about = journal, report, objectives, about
 
     def plan(self) -> RehearsalPlan:
         """Return what would be done now. Changes nothing.
@@ -96,7 +108,7 @@ class Rehearsal:
             drill,
             [StepResult(step.name, step.title, step.deadline_s) for step in course],
             (),
-            self._rto_ms,
+            self._objectives,
             now_ms(),
             known(self._about, ids, self._journal, parts.flow),
         )

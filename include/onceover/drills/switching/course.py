@@ -12,6 +12,7 @@ from onceover.drills.switching.modes import PLANNED, UNPLANNED
 LOOK: Final = "look"
 PROMOTE: Final = "promote"
 REVERSE: Final = "reverse"
+VERIFY: Final = "verify"
 # From the point of no return on, both do the same.
 _GIVEN: Final = (
     PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
@@ -22,7 +23,7 @@ _GIVEN: Final = (
         "end the clients, change bootstrap.servers, start them",
     ),
     PlannedStep(
-        "verify",
+        VERIFY,
         "write and read on the target",
         60,
         "kafka-console-producer.sh, kafka-console-consumer.sh",

@@ -240,19 +240,22 @@ class PlannedSteps(SwitchSteps):
         evidence = self.probe.run(self.drill, deadline)
         led_back = self.parts.led_back()
         live = [e for e in self._live().values() if e.target not in led_back]
-        written = self._written_behind(live, deadline) if live else {}
+        written, unknown = self._written_behind(live, deadline) if live else ({}, 0)
         self._name_anew({e.source: str(e.target_id) for e in live})
         self._name_moved()
         there, here = self._clients()
         return {
             **evidence,
             "written_behind": sum(written.values()),
+            "topics_unknown": unknown,
             "clients_on_the_target": there,
             "clients_on_the_source": here,
         }
 
-    def _written_behind(self, live: Sequence[Enrolment], deadline: Deadline) -> dict[TopicPartition, int]:
-        """Return, and name, what stands on the source behind the cut."""
+    def _written_behind(
+        self, live: Sequence[Enrolment], deadline: Deadline
+    ) -> tuple[dict[TopicPartition, int], int]:
+        """Return, and name, what stands on the source behind the cut, and of how many topics nobody knows."""
         source = self.parts.source
         copied = copied_to(self.parts.target, self.parts.flow, live)
         written, lost = written_behind(source, live, copied, self.parts.pause, deadline)
@@ -268,7 +271,7 @@ class PlannedSteps(SwitchSteps):
                 "behind the cut; what was written there before that is not known"
             )
             self.findings.append((DrillCode.NOT_COMPARED, text))
-        return written
+        return written, len(lost)
 
     def reverse(self, deadline: Deadline) -> Mapping[str, Any]:
         """Have the flow the other way go on exactly behind the promotion.

@@ -14,9 +14,10 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
+from onceover.drills.rpo import Loss, Objectives
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, course_of
+from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, VERIFY, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
 from onceover.drills.switching.modes import PLANNED, UNPLANNED
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of, gone_on
@@ -52,6 +53,22 @@ class SwitchoverOutcome(DrillOutcome):
     def rto_steps(self) -> tuple[str, ...]:
         """The steps that clients wait for."""
         return UNAVAILABLE[self.plan.mode]
+
+    @property
+    def loss(self) -> Loss | None:
+        """What is on the source alone.
+
+        Of a planned one: what was written there behind the cut, which is looked for at its end.
+        """
+        if self.plan.mode != PLANNED:
+            look = self.evidence_of(LOOK)
+            return None if look is None else Loss.of(look["losses"])
+        seen = self.evidence_of(VERIFY)
+        if seen is None:
+            return None
+        offsets = None if seen["topics_unknown"] else seen["written_behind"]
+        # How old it is was not asked: it is younger than the cut.
+        return Loss(offsets, 0.0 if offsets == 0 else None)
 
     @property
     def verdict(self) -> str | None:
@@ -155,7 +172,7 @@ class Switchover:
         request: what was asked for.
         journal: of the flow's drills.
         report: hears of the outcome whenever it is another one, from before the first step on.
-        rto_ms: the flow's objective.
+        objectives: the flow's.
         about: who, where, of what.
         replication_factor: of what it makes on the target.
     """
@@ -166,12 +183,12 @@ class Switchover:
         request: SwitchoverRequest,
         journal: DrillJournal,
         report: Callable[[DrillOutcome], None],
-        rto_ms: int,
+        objectives: Objectives,
         about: DrillAbout,
         replication_factor: int,
     ) -> None:
         self._parts, self._request, self._journal = parts, request, journal
-        self._report, self._rto_ms, self._about = report, rto_ms, about
+        self._report, self._objectives, self._about = report, objectives, about
         self._factor = replication_factor
 
     def plan(self) -> SwitchoverPlan:
@@ -209,7 +226,7 @@ class Switchover:
             drill,
             [StepResult(step.name, step.title, step.deadline_s) for step in course],
             (),
-            self._rto_ms,
+            self._objectives,
             now_ms(),
             known(self._about, clusters, self._journal, parts.flow),
             approval=self._approval(approved),
