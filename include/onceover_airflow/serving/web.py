@@ -32,8 +32,7 @@ from onceover_airflow.access.connections import connections_given
 from onceover_airflow.serving.board import FRESH_S, Asking, Board
 from onceover_airflow.serving.lazy import FRAME
 from onceover_airflow.telling.pages import (
-    COOKIE_KEPT_S,
-    FLOW_COOKIE,
+    FLOW_QUERY,
     FOLDERS,
     PREFIX,
     base_path,
@@ -60,7 +59,6 @@ _FORMS: Final = {
     "Rehearse a failover": "rehearse",
     "Fail over": "failover_drill",
 }
-_FORM: Final = f"^({'|'.join(_FORMS.values())})$"
 _SOON_S: Final = 2
 _FLOW: Final = r"^[a-z0-9][a-z0-9-]*$"
 _KIND: Final = f"^({'|'.join(FOLDERS)})$"
@@ -121,25 +119,6 @@ def create_app() -> FastAPI:
             return page_of_one(look, entry, samples, _links(look, flow), still=still is not None)
 
         return _of_flow(board, flow, page, still=still is not None)
-
-    @app.get("/flows/{flow}/forms/{dag_id}")
-    def form(
-        flow: Annotated[str, PathParameter(pattern=_FLOW)],
-        dag_id: Annotated[str, PathParameter(pattern=_FORM)],
-    ) -> RedirectResponse:
-        """Lead to a DAG, whose form has the flow filled in."""
-        answer = RedirectResponse(
-            f"{base_path()}/dags/{dag_id}", status.HTTP_303_SEE_OTHER, headers={"Cache-Control": "no-store"}
-        )
-        answer.set_cookie(
-            FLOW_COOKIE,
-            flow,
-            max_age=COOKIE_KEPT_S,
-            path=f"{base_path()}/api/v2/dags/{dag_id}/details",
-            httponly=True,
-            samesite="lax",
-        )
-        return answer
 
     @app.get("/flows/{flow}/topics/{topic}")
     def one_topic(
@@ -210,8 +189,8 @@ def _links(look: Look, flow: str | None = None) -> Links:
             reports[entry["flow"], "audit"] = _at_hand(home, entry["audit"]["report"])
         for drill, page in ((entry.get("drills") or {}).get("reports") or {}).items():
             reports[entry["flow"], drill] = _at_hand(home, page)
-    at = "/dags" if flow is None else f"{PREFIX}/flows/{flow}/forms"
-    forms = {name: f"{base_path()}{at}/{dag_id}" for name, dag_id in _FORMS.items()}
+    filled_in = "" if flow is None else f"?{urlencode({FLOW_QUERY: flow})}"
+    forms = {name: f"{base_path()}/dags/{dag_id}{filled_in}" for name, dag_id in _FORMS.items()}
     return Links(f"{base_path()}/", forms, reports)
 
 

@@ -1,8 +1,9 @@
 """Opens a DAG's form with the flow that a person comes from.
 
-Airflow's form takes no values from an address (3.3.2). So a button of the page leaves a cookie that goes to
-one DAG's description alone, and for a few minutes; what the form is made of is told with that flow as its
-default. Nothing else of an answer is changed, and nobody else's.
+Airflow's form takes no values from an address (3.3.2). So a button of the page leads to the DAG's with the
+flow in it, where Airflow ignores it; and when that page asks what its form is made of, the browser says which
+page asks (``Referer``): it is told with that flow as the default. Who opens the same form from anywhere else
+gets Airflow's own answer, and so does who sits behind something that keeps that header back.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 from onceover_airflow.starting.runnames import SUBJECTS
-from onceover_airflow.telling.pages import FLOW_COOKIE
+from onceover_airflow.telling.pages import FLOW_QUERY
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _FLOW: Final = "flow"
 # A reverse proxy may have put something in front.
 _DETAILS: Final = re.compile(r"/api/v2/dags/([^/]+)/details/?$")
+_REFERER: Final = b"referer"
 
 
 class FilledIn:
@@ -29,7 +32,7 @@ class FilledIn:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; the answer about a DAG of ours comes with the flow that the cookie names."""
+        """Pass a request on; a DAG of ours is told with the flow that the asking page's address names."""
         flow = _flow(scope)
         if flow is None:
             await self._app(scope, receive, send)
@@ -88,10 +91,17 @@ def _flow(scope: Scope) -> str | None:
     found = _DETAILS.search(scope["path"])
     if found is None or SUBJECTS.get(found[1]) != _FLOW:
         return None
-    # For the web server alone: Airflow loads plugins in every process of its own.
-    from starlette.requests import HTTPConnection
+    return next((flow_of(value, found[1]) for key, value in scope["headers"] if key == _REFERER), None)
 
-    return HTTPConnection(scope).cookies.get(FLOW_COOKIE)
+
+def flow_of(referer: bytes, dag_id: str) -> str | None:
+    """Return the flow that the address of a DAG's page names, None of another page, or without one."""
+    try:
+        address = urlsplit(referer.decode("latin-1"))
+        named = parse_qs(address.query).get(FLOW_QUERY)
+    except ValueError:
+        return None
+    return named[0] if named and address.path.rstrip("/").endswith(f"/dags/{dag_id}") else None
 
 
 def registration() -> dict[str, Any]:

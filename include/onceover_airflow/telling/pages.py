@@ -9,10 +9,8 @@ from urllib.parse import urlsplit
 PREFIX: Final = "/onceover"
 # Folders of a flow's pages, by what they are called in an address.
 FOLDERS: Final = {"audits": "audit", "drills": "drills"}
-# Names the flow that a form is to be opened with.
-FLOW_COOKIE: Final = "onceover_flow"
-# Long enough to read a form, short enough to be forgotten before somebody opens the next one by hand.
-COOKIE_KEPT_S: Final = 300
+# In the address of a DAG: names the flow that its form is to be opened with.
+FLOW_QUERY: Final = "onceover_flow"
 
 
 def pages_folder(home: Path, kind: str, flow: str, run: str) -> Path:

@@ -12,8 +12,10 @@ import httpx
 import pytest
 from fastapi import FastAPI, HTTPException
 
+from onceover.board.page import Look
 from onceover_airflow.serving.lazy import registration
-from onceover_airflow.telling.pages import FLOW_COOKIE, PREFIX, base_path, page_link
+from onceover_airflow.serving.web import _links
+from onceover_airflow.telling.pages import FLOW_QUERY, PREFIX, page_link
 from tests.support.wait import wait_until
 
 # Airflow's server imports a test client that is deprecated: only when the pages are asked for.
@@ -241,12 +243,9 @@ def test_link_stays_below_the_prefix_of_airflow(monkeypatch: pytest.MonkeyPatch)
     )
 
 
-def test_a_button_leads_to_the_form_with_the_flow_filled_in(app: FastAPI) -> None:
-    """The cookie goes to that DAG's description and nowhere else; what is no form of ours leads nowhere."""
-    answer = get(app, "/flows/flights-dr/forms/audit", accept=BROWSER)
-    assert (answer.status_code, answer.headers["location"]) == (303, f"{base_path()}/dags/audit")
-    cookie = answer.headers["set-cookie"]
-    assert cookie.startswith(f"{FLOW_COOKIE}=flights-dr; HttpOnly; Max-Age=300; ")
-    assert f"Path={base_path()}/api/v2/dags/audit/details;" in cookie
-    assert get(app, "/flows/flights-dr/forms/somebody_elses").status_code == 404
-    assert get(app, "/flows/..%2F/forms/audit").status_code == 404
+def test_a_button_leads_to_the_form_with_the_flow_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the address of the DAG's page; from the page of all flows it leads to the form as it is."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://host/airflow/")
+    look = Look([], 1.0)
+    assert _links(look, "flights-dr").forms["Audit"] == f"/airflow/dags/audit?{FLOW_QUERY}=flights-dr"
+    assert _links(look).forms["Audit"] == "/airflow/dags/audit"

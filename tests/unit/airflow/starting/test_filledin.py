@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onceover_airflow.starting.filledin import FilledIn, filled_in
-from onceover_airflow.telling.pages import FLOW_COOKIE
+from onceover_airflow.telling.pages import FLOW_QUERY
 
 DETAILS = "/api/v2/dags/audit/details"
 PARAM: dict[str, Any] = {
@@ -18,7 +18,7 @@ PARAM: dict[str, Any] = {
     "description": None,
 }
 DAG: dict[str, Any] = {"dag_id": "audit", "params": {"flow": PARAM, "full": {"value": False, "schema": {}}}}
-COOKIE = f"x=y; {FLOW_COOKIE}=flights-dr"
+PAGE = f"http://host/dags/audit?x=y&{FLOW_QUERY}=flights-dr"
 
 
 def test_the_flow_is_the_forms_default_and_all_else_stays() -> None:
@@ -44,7 +44,7 @@ def test_a_form_that_does_not_offer_the_flow_stays_as_it_is(body: bytes) -> None
 
 
 def asked(
-    path: str, *, cookie: str = COOKIE, method: str = "GET", status: int = 200
+    path: str, *, page: str = PAGE, method: str = "GET", status: int = 200
 ) -> tuple[list[tuple[bytes, bytes]], dict[bytes, bytes], bytes]:
     """Return the headers that reach Airflow, and headers and body of the answer that comes in two parts."""
     whole = json.dumps(DAG).encode()
@@ -64,18 +64,19 @@ def asked(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    headers = [(b"cookie", cookie.encode("latin-1")), (b"accept-encoding", b"gzip")]
+    headers = [(b"referer", page.encode("latin-1")), (b"accept-encoding", b"gzip")]
     scope: Any = {"type": "http", "method": method, "path": path, "headers": headers}
     asyncio.run(FilledIn(app)(scope, receive, send))
     found = {key.lower(): value for key, value in sent[0]["headers"]}
     return seen, found, b"".join(message.get("body", b"") for message in sent[1:])
 
 
+@pytest.mark.parametrize("page", [PAGE, PAGE.replace("/dags", "/airflow/dags"), PAGE.replace("?", "/?")])
 @pytest.mark.parametrize("path", [DETAILS, f"/airflow{DETAILS}", f"{DETAILS}/"])
-def test_what_airflow_says_of_a_dag_comes_with_the_flow(path: str) -> None:
+def test_what_airflow_says_of_a_dag_comes_with_the_flow(path: str, page: str) -> None:
     """Unpacked, and with its new length."""
-    seen, headers, body = asked(path)
-    assert [key for key, _ in seen] == [b"cookie"]
+    seen, headers, body = asked(path, page=page)
+    assert [key for key, _ in seen] == [b"referer"]
     assert headers == {b"content-length": str(len(body)).encode(), b"etag": b"e"}
     assert json.loads(body)["params"]["flow"]["value"] == "flights-dr"
 
@@ -87,8 +88,13 @@ def test_what_airflow_says_of_a_dag_comes_with_the_flow(path: str) -> None:
         {"path": "/api/v2/dags/somebody_elses/details"},
         {"path": "/api/v2/dags/migrate_connector_offsets/details"},
         {"path": DETAILS, "method": "PATCH"},
-        {"path": DETAILS, "cookie": "x=y"},
-        {"path": DETAILS, "cookie": "\xff=\x00;;=;"},
+        # The same form, opened from elsewhere.
+        {"path": DETAILS, "page": "http://host/dags/audit"},
+        {"path": DETAILS, "page": "http://host/dags?x=y"},
+        {"path": DETAILS, "page": PAGE.replace("audit", "replicate")},
+        {"path": DETAILS, "page": f"http://host/dags/audit?{FLOW_QUERY}="},
+        {"path": DETAILS, "page": f"http://host/dags/audit?{FLOW_QUERY}=somebody"},
+        {"path": DETAILS, "page": "http://[\xff?\x00;;=;"},
         {"path": DETAILS, "status": 403},
     ],
 )
