@@ -61,11 +61,15 @@ def line_chart(points: Sequence[ChartPoint], words: Callable[[float], str], titl
 
 
 class ChartBar(NamedTuple):
-    """One of several things, in their order; ``value`` is None where it was not measured."""
+    """One of several things, in their order; ``value`` is None where it was not measured.
+
+    Args:
+        is_good: None where nobody knows.
+    """
 
     at_ms: int
     value: float | None
-    is_good: bool
+    is_good: bool | None
 
 
 def bar_chart(
@@ -91,7 +95,7 @@ def bar_chart(
     drawn = []
     for number, bar in enumerate(bars):
         left, top = _LEFT + width * number, min(y(bar.value or 0.0), ground - 2)
-        kind = "good" if bar.is_good else "bad"
+        kind = {True: "good", False: "bad", None: "unknown"}[bar.is_good]
         place = f'x="{left + width * 0.15:.1f}" y="{top:.1f}"'
         size = f'width="{width * 0.7:.1f}" height="{ground - top:.1f}"'
         drawn.append(f'<rect class="{kind}" {place} {size}/>')

@@ -343,10 +343,12 @@ def _loss_chart(told: Mapping[str, Any]) -> Any:
     limit = told["rpo"]["seconds" if in_seconds else "records"]
 
     def bar(drill: Mapping[str, Any]) -> ChartBar:
-        value = drill["rpo_s" if in_seconds else "rpo_offsets"]
+        loss = Loss(drill["rpo_offsets"], drill["rpo_s"])
+        value = 0.0 if loss.offsets == 0 else loss.seconds if in_seconds else loss.offsets
         # Who may lose nothing is held to that where writers are kept off: by a planned one.
         is_held = limit > 0 or drill["mode"] == PLANNED
-        return ChartBar(drill["began_ms"], value, value is None or value <= limit or not is_held)
+        is_good = None if value is None else value <= limit or not is_held
+        return ChartBar(drill["began_ms"], value, is_good)
 
     words = age_text if in_seconds else _number
     title = (

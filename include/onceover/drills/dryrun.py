@@ -25,7 +25,8 @@ class TopicLoss(NamedTuple):
 
     Args:
         offsets: source offsets that are not copied, markers of transactions among them; None for unknown.
-        seconds: age of the oldest record among them; None for unknown.
+        seconds: age of the oldest record on the source alone; None for unknown, as where all there is lies
+            behind an open transaction.
         open_offsets: behind an open transaction: not readable yet, and lost with it; None for unknown.
     """
 
@@ -73,9 +74,14 @@ class DryRun:
     problems: Mapping[str, OnceoverError] = field(default_factory=dict)
 
     @property
-    def losses(self) -> list[TopicLoss]:
-        """What would be lost, by source topic; topics of which nothing would be are left out."""
-        return losses_of(self.status["partitions"] if self.status else ())
+    def losses(self) -> list[TopicLoss] | None:
+        """What would be lost, by source topic; topics of which nothing would be are left out.
+
+        None for not known: the target alone tells which partitions are copied.
+        """
+        if self.status is None or self.status["target"]["error"] is not None:
+            return None
+        return losses_of(self.status["partitions"])
 
     @property
     def costs(self) -> list[GroupCost]:
@@ -121,7 +127,7 @@ class DryRun:
             "checked_at_ms": self.checked_at_ms,
             "ready": self.exit_code == 0,
             "needs": self.needs,
-            "losses": [loss._asdict() for loss in self.losses],
+            "losses": None if self.losses is None else [loss._asdict() for loss in self.losses],
             "groups": [{**cost._asdict(), "left": dict(cost.left)} for cost in self.costs],
             "drift": None if self.drift is None else [change.document() for change in self.drift.changes],
             "clients": None if self.clients is None else self.clients.document(),
@@ -133,7 +139,10 @@ class DryRun:
     def describe(self) -> str:
         """Return it as text."""
         lines = [f"failover of flow {self.flow}, if it were now:"]
-        lines += _section("lost", [_loss(each) for each in self.losses], self.status is not None)
+        lost = self.losses
+        lines += (
+            ["lost: not known"] if lost is None else _section("lost", [_loss(each) for each in lost], True)
+        )
         lines += _section("groups", [_cost(each) for each in self.costs], self.groups is not None)
         drift = [] if self.drift is None else [line for c in self.drift.changes for line in c.describe()]
         lines += _section("topics that differ", drift, self.drift is not None)
@@ -152,17 +161,24 @@ def losses_of(partitions: Iterable[Mapping[str, Any]]) -> list[TopicLoss]:
         by_topic.setdefault(partition["topic"], []).append(partition)
     found = []
     for topic, each in sorted(by_topic.items()):
-        lags, ages = [p["lag_offsets"] for p in each], [p["oldest_missing_s"] for p in each]
+        lags, ages = [p["lag_offsets"] for p in each], [age for p in each if (age := _age(p)) is not None]
         waiting = [p["open_offsets"] for p in each]
         loss = TopicLoss(
             topic,
             None if None in lags else sum(lags),
-            None if None in ages else max(ages),
+            max(ages) if len(ages) == len(each) else None,
             None if None in waiting else sum(waiting),
         )
         if loss.offsets != 0 or loss.open_offsets:
             found.append(loss)
     return found
+
+
+def _age(partition: Mapping[str, Any]) -> float | None:
+    """Return how old the oldest record is that a partition of the source holds alone, None for unknown."""
+    hidden = partition["lag_offsets"] == 0 and partition["open_offsets"]
+    age: float | None = None if hidden else partition["oldest_missing_s"]
+    return age
 
 
 def costs_of(plan: GroupPlan) -> list[GroupCost]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from onceover.drills.about import DrillAbout
+from onceover.drills.codes import DrillCode
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.rpo import Loss, Objectives, rpo_text
 from onceover.errors import NeedsOperator
@@ -87,6 +88,11 @@ class DrillOutcome(ABC):
     @abstractmethod
     def loss(self) -> Loss | None:
         """What is lost by it, or would have been without warning; None where nobody has looked."""
+
+    @property
+    def breaking(self) -> tuple[DrillCode, ...]:
+        """The findings that keep it from PASS, though every step was done."""
+        return (DrillCode.RTO_MISSED,)
 
     @property
     def verdict(self) -> str | None:
@@ -181,7 +187,9 @@ class DrillOutcome(ABC):
                 "met": self.objectives.allows(self.loss),
             },
             "steps": [result.document() for result in self.results],
-            "findings": [{"code": code, "text": text} for code, text in self.findings],
+            "findings": [
+                {"code": code, "text": text, "fails": code in self.breaking} for code, text in self.findings
+            ],
             "plan": self.plan.document(),
             "about": self.about.document(),
             "approval": {},
@@ -195,7 +203,10 @@ class DrillOutcome(ABC):
             lines.append(f"  {result.state}: {result.title}{took}")
             if result.error is not None:
                 lines.append(f"    {result.error}")
-        lines += [f"  look at: {text} ({code})" for code, text in self.findings]
+        lines += [
+            f"  {'fails' if code in self.breaking else 'look at'}: {text} ({code})"
+            for code, text in self.findings
+        ]
         if self.rto_s is not None:
             objective_s = self.objectives.rto_ms / 1000
             lines.append(f"{self.waited} {self.rto_s:.1f} s for us; the objective is {objective_s:.0f} s")

@@ -12,6 +12,7 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.audit.report.htmlpage import render
 from onceover.drills.about import trend
+from onceover.drills.codes import DrillCode
 from onceover.drills.rpo import rpo_text
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
@@ -34,10 +35,19 @@ def drill_page(told: Mapping[str, Any]) -> str:
         verdict=told["verdict"] or _RUNNING,
         heading=told["verdict"] or "Not ended",
         answer=_answer(told),
+        findings=(
+            ("What makes it fail", "Every other step was done all the same.", "FAIL", _failing(told)),
+            (
+                "What somebody should look at",
+                "It does not make it fail.",
+                _RUNNING,
+                [each for each in told["findings"] if not each["fails"]],
+            ),
+        ),
         tiles=_tiles(told),
         steps=[{**step, "pill": _STATES.get(step["state"], _RUNNING)} for step in told["steps"]],
         trend=_trend(told),
-        losses=_evidence(told, "look").get("losses", ()),
+        losses=_evidence(told, "look").get("losses") or (),
     )
 
 
@@ -93,7 +103,13 @@ def _answer(told: Mapping[str, Any]) -> str:
             "A failover was rehearsed beside the running flow: records, positions and who reads on with them "
             "were checked on the target, and everything was taken away again."
         )
-    return "Every step was done, but took longer than the objective allows."
+    if all(each["code"] == DrillCode.RTO_MISSED for each in _failing(told)):
+        return "Every step was done, but took longer than the objective allows."
+    return "Every step was done, and not everything is as it should be: what makes it fail is below."
+
+
+def _failing(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in told["findings"] if each["fails"]]
 
 
 def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:

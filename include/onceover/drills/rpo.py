@@ -17,7 +17,8 @@ class Loss:
     """What is on the source alone.
 
     Args:
-        offsets: how many source offsets, markers of transactions among them; None for unknown.
+        offsets: how many source offsets, markers of transactions and what is behind open ones among them,
+            some of which may be committed; None for unknown.
         seconds: age of the oldest record among them; None for unknown.
     """
 
@@ -25,10 +26,17 @@ class Loss:
     seconds: float | None
 
     @classmethod
-    def of(cls, losses: Iterable[Mapping[str, Any]]) -> Loss:
-        """Return the loss of all topics together, from ``losses`` of a look: none of them is no loss."""
+    def of(cls, losses: Iterable[Mapping[str, Any]] | None) -> Loss:
+        """Return the loss of all topics together, from ``losses`` of a look: none of them is no loss.
+
+        Args:
+            losses: each with ``offsets``, ``open_offsets`` and ``seconds``; None where nobody could look.
+        """
+        if losses is None:
+            return cls(None, None)
         told = list(losses)
-        offsets, ages = [each["offsets"] for each in told], [each["seconds"] for each in told]
+        offsets = [each[kind] for each in told for kind in ("offsets", "open_offsets")]
+        ages = [each["seconds"] for each in told]
         return cls(
             None if None in offsets else sum(offsets),
             None if None in ages else max(ages, default=0.0),

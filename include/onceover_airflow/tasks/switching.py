@@ -141,7 +141,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
             first = first or "; ".join(f"{part}: {error}" for part, error in found.problems.items())
             text = f"flow {name} is not ready: {first or 'not everything could be looked at, see the log'}"
             raise JobInterrupted(text) if found.exit_code == _TEMPORARY else TaskFailed(text)
-        return {"flow": name, "ready": True, "topics_with_losses": len(found.losses)}
+        return {"flow": name, "ready": True, "topics_with_losses": len(found.losses or ())}
 
     def wants_asking(self, context: Context) -> bool:
         """Tell whether the form wants a person asked: a look changes nothing."""

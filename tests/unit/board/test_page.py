@@ -337,10 +337,12 @@ def test_trend_of_drills_has_a_bar_for_each_that_has_ended() -> None:
     ("objective", "mode", "lost", "bars"),
     [
         # Nothing may be lost: held against who keeps writers off.
-        ({"records": 0, "seconds": None}, "rehearsal", [(0, 0.0), (1200, 3.5), (None, None)], (3, 0)),
-        ({"records": 0, "seconds": None}, "planned", [(0, 0.0), (2, None), (None, None)], (2, 1)),
+        ({"records": 0, "seconds": None}, "rehearsal", [(0, 0.0), (1200, 3.5), (None, None)], (2, 0)),
+        ({"records": 0, "seconds": None}, "planned", [(0, 0.0), (2, None), (None, None)], (1, 1)),
         ({"records": 100, "seconds": None}, "rehearsal", [(0, 0.0), (100, 9.0), (101, 0.1)], (2, 1)),
-        ({"records": None, "seconds": 3.0}, "unplanned", [(9999, 2.5), (1, 3.5), (5, None)], (2, 1)),
+        ({"records": None, "seconds": 3.0}, "unplanned", [(9999, 2.5), (1, 3.5), (5, None)], (1, 1)),
+        # Nothing is nothing, however old that was.
+        ({"records": None, "seconds": 3.0}, "planned", [(0, None), (0, 0.0), (4, None)], (2, 0)),
     ],
 )
 def test_trend_of_losses_is_measured_as_the_objective_is(
@@ -367,6 +369,7 @@ def test_trend_of_losses_is_measured_as_the_objective_is(
     page = one_flow(Look([each], 1.0), each, (), LINKS)
     chart, table = page.split("on the source alone in the last drills, objective")[1].split("<table>", 1)
     assert (chart.count('rect class="good"'), chart.count('rect class="bad"')) == bars
+    assert sum(bars) + chart.count('rect class="unknown"') == 3
     assert table.count("<td>nothing</td>") == sum(offsets == 0 for offsets, _ in lost)
     assert table.count("<td>-</td>") == sum(offsets is None for offsets, _ in lost)
 

@@ -14,7 +14,13 @@ from onceover.groups.plan import plan_groups
 from onceover.model import TopicPartition
 from tests.unit.groups.groupworld import World
 
-CLEAN: dict[str, Any] = {"state": "caught_up", "needs": [], "partitions": [], "verified": None}
+CLEAN: dict[str, Any] = {
+    "state": "caught_up",
+    "needs": [],
+    "partitions": [],
+    "verified": None,
+    "target": {"error": None},
+}
 
 
 def partition(
@@ -38,7 +44,16 @@ def test_a_loss_that_nobody_can_know_is_not_none() -> None:
     """One partition of a topic that nobody can tell makes the topic's unknown; what is open is lost, too."""
     dark = partition("a", None, None, None)
     assert losses_of([partition("a", 3, 2.0, 4), dark]) == [TopicLoss("a", None, None, None)]
-    assert losses_of([partition("a", 0, 0.0, 5)]) == [TopicLoss("a", 0, 0.0, 5)]
+    assert losses_of([partition("a", 0, 0.0, 5)]) == [TopicLoss("a", 0, None, 5)]
+
+
+@pytest.mark.parametrize("status", [None, {**CLEAN, "target": {"error": {"message": "west is away"}}}])
+def test_a_target_that_does_not_answer_leaves_losses_unknown(status: dict[str, Any] | None) -> None:
+    """It alone tells which partitions there are: none of them is not nothing lost."""
+    found = DryRun(flow="f", checked_at_ms=0, status=status)
+    assert found.losses is None
+    assert found.document()["losses"] is None
+    assert "lost: not known" in found.describe()
 
 
 def test_groups_that_go_on_where_they_were_cost_nothing() -> None:

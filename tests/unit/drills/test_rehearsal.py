@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from onceover.backoff import Deadline
 from onceover.drills.about import DrillAbout, trend
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
@@ -23,6 +25,7 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
+from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.drills.rpo import Objectives
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
@@ -34,7 +37,7 @@ from tests.support.hostilenames import HOSTILE
 EARLIER = {"drill": "d0", "began_ms": 500, "result": "PASS", "rto_s": 2.5, "rpo_offsets": 0, "rpo_s": 0.0}
 OBJECTIVES = Objectives(30_000)
 EVIDENCE: dict[str, dict[str, Any]] = {
-    "look": {"losses": [{"topic": "orders", "offsets": 3, "seconds": None}]},
+    "look": {"losses": [{"topic": "orders", "offsets": 3, "seconds": None, "open_offsets": 0}]},
     "compare": {"records": 1234, "different": 0, "unverifiable": 0},
     "verify": {"canaries": [{"missing": 0, "repeated": 0}], "positions": {"exact": 2}},
 }
@@ -216,3 +219,28 @@ def test_the_trend_ends_where_the_drills_do() -> None:
     missed, objective = trend(drills, 0.5)
     assert (missed[0].width, objective) == (100.0, 25.0)
     assert trend([{**EARLIER, "rto_s": None}], 900.0)[0][0].width == 0.0
+
+
+def test_what_the_look_may_not_see_is_a_finding() -> None:
+    """No right for groups, topics or clients: nothing is counted as none."""
+    problem = {"message": "not authorized"}
+    found = {
+        "needs": [],
+        "ready": False,
+        "losses": None,
+        "groups": [],
+        "drift": None,
+        "clients": None,
+        "problems": {"groups": problem, "clients": problem},
+    }
+    parts: Any = SimpleNamespace(look=lambda: found)
+    steps = RehearsalSteps(parts, RehearsalRequest(), "d1", (), (), lambda: None)
+    evidence = steps.look(Deadline(5.0))
+    assert [text for _, text in steps.findings] == [
+        "groups cannot be looked at: not authorized",
+        "clients cannot be looked at: not authorized",
+    ]
+    assert [evidence[key] for key in ("losses", "drift", "consumers", "producers")] == [None] * 4
+    found["clients"] = {"consumers": [1], "producers": [], "unseen": [{"message": "groups of b2 are hidden"}]}
+    assert steps.look(Deadline(5.0))["consumers"] == 1
+    assert ("NOT_READY", "groups of b2 are hidden") in steps.findings

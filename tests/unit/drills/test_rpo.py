@@ -18,8 +18,8 @@ from tests.unit.drills.test_switching import written
 NOTHING, UNKNOWN = Loss(0, 0.0), Loss(None, None)
 
 
-def lost(offsets: int | None, seconds: float | None) -> dict[str, Any]:
-    return {"topic": "a", "offsets": offsets, "seconds": seconds, "open_offsets": 0}
+def lost(offsets: int | None, seconds: float | None, open_offsets: int | None = 0) -> dict[str, Any]:
+    return {"topic": "a", "offsets": offsets, "seconds": seconds, "open_offsets": open_offsets}
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,13 @@ def lost(offsets: int | None, seconds: float | None) -> dict[str, Any]:
         ([lost(3, 1.5), lost(4, 0.5)], Loss(7, 1.5)),
         ([lost(3, 1.5), lost(None, 0.5)], Loss(None, 1.5)),
         ([lost(3, None), lost(4, 0.5)], Loss(7, None)),
+        # Behind an open transaction: committed records of others may be among them.
+        ([lost(0, None, 1_000_000)], Loss(1_000_000, None)),
+        ([lost(3, 1.5, None)], Loss(None, 1.5)),
+        (None, UNKNOWN),
     ],
 )
-def test_what_is_not_known_of_one_topic_is_not_known_of_all(losses: list[Any], whole: Loss) -> None:
+def test_what_is_not_known_of_one_topic_is_not_known_of_all(losses: list[Any] | None, whole: Loss) -> None:
     """Offsets are counted, and the oldest of all is the oldest."""
     assert Loss.of(losses) == whole
 
@@ -70,7 +74,8 @@ def test_each_kind_of_drill_knows_what_was_lost_from_what_it_has_seen() -> None:
     """A rehearsal and an unplanned one from their look; a planned one once it has looked behind its cut."""
     assert rehearsed().loss == Loss(3, None)
     assert rehearsed(failed="look").loss is None
-    assert switched(mode=UNPLANNED).loss == UNKNOWN
+    assert switched(mode=UNPLANNED).loss == Loss(5, 1.0)
+    assert switched(mode=UNPLANNED, unknown=1).loss == UNKNOWN
     assert switched(mode=PLANNED).loss == NOTHING
     assert switched(mode=PLANNED, failed="verify").loss is None
     behind = {"written_behind": 4, "topics_unknown": 0}

@@ -76,6 +76,7 @@ def outcome(
     goes_on: str = "",
     error: OnceoverError | None = None,
     verified: Mapping[str, Any] = MappingProxyType({}),
+    unknown: int = 0,
 ) -> SwitchoverOutcome:
     evidence: dict[str, dict[str, Any]] = {
         "audit": {"records": 1000},
@@ -87,7 +88,10 @@ def outcome(
             "topics_unknown": 0,
             **verified,
         },
-        "look": {"losses": [{"topic": name, "offsets": None, "seconds": None}]},
+        "look": {
+            "losses": [{"topic": name, "offsets": 5, "seconds": 1.0, "open_offsets": 0}],
+            "partitions_unknown": unknown,
+        },
     }
     steps: Sequence[str] = STEP_NAMES if mode == PLANNED else UNPLANNED_NAMES
     steps = ["redirect", "verify", "undo"] if goes_on else steps
@@ -519,7 +523,11 @@ def test_a_word_is_taken_by_the_step_that_waits_for_it(
 def test_what_came_before_a_switchover_is_told_beside_its_seconds() -> None:
     """How long nothing was copied, where nobody had planned it, and how long the yes took."""
     found = outcome(mode="unplanned")
-    next(r for r in found.results if r.name == "look").evidence = {"last_commit_ms": 400, "losses": []}
+    next(r for r in found.results if r.name == "look").evidence = {
+        "last_commit_ms": 400,
+        "losses": [],
+        "partitions_unknown": 0,
+    }
     asked = replace(found, approval={"by": "ann", "at_ms": 5, "waited_s": 12.5})
     assert asked.document()["rto"]["before"] == {"detect_s": 0.6, "decide_s": 12.5}
     page = drill_page(asked.document())
@@ -563,3 +571,24 @@ def test_where_nothing_is_lost_nobody_gives_it_up(tmp_path: Path) -> None:
         switchover(flow, nobody, nobody, wish, nobody),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("codes", "seconds", "answer"),
+    [
+        (("STILL_THERE", "WRITTEN_BEHIND"), 1.0, "not everything is as it should be"),
+        (("STILL_THERE", "RTO_MISSED"), 20.0, "took longer than the objective allows"),
+        (("STILL_THERE", "WRITTEN_BEHIND", "RTO_MISSED"), 20.0, "not everything is as it should be"),
+    ],
+)
+def test_the_page_says_why_it_fails_though_all_was_done(
+    codes: tuple[str, ...], seconds: float, answer: str
+) -> None:
+    """What makes it fail stands apart from what does not."""
+    told = replace(outcome(seconds=seconds), findings=[(code, f"text {code}") for code in codes])
+    assert told.verdict == "FAIL"
+    page = drill_page(told.document())
+    assert answer in page
+    fails, looks = (page.index(title) for title in ("What makes it fail", "What somebody should look at"))
+    for code in codes:
+        assert (fails < page.index(f"text {code}") < looks) == (code != "STILL_THERE")

@@ -129,3 +129,45 @@ def test_a_source_that_answers_in_part_is_no_silent_one() -> None:
     assert "answers in 1 of 2 partitions" in str(standing)
     assert "`--topics`" in str(standing) and "lose nothing" in str(standing)
     assert (standing.answers, standing.document()["answering"], standing.given_up()) == (False, 1, [])
+
+
+def partition(topic: str, lag: int | None) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": 0,
+        "lag_offsets": lag,
+        "open_offsets": 0,
+        "oldest_missing_s": 0.0,
+        "high_watermark": 9,
+        "position": 9,
+        "stop": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "losses", "unknown"),
+    [
+        ([partition("a", 0), partition("b", 0)], [], 0),
+        # A target that is slow tells of none at all; or of one, where the other was taken in a moment ago.
+        ([], [], 2),
+        ([partition("a", 0)], [], 1),
+    ],
+)
+def test_a_partition_of_which_nobody_tells_is_not_one_without_loss(
+    told: list[Any], losses: list[Any], unknown: int
+) -> None:
+    status = {
+        "flow": "orders-dr",
+        "source": {"alias": "east"},
+        "run": {"state": "ended"},
+        "partitions": told,
+        "last_commit_ms": None,
+    }
+    switching = steps(glance=lambda: status)
+    evidence = switching.look(Deadline(5.0))
+    assert (evidence["losses"], evidence["partitions_unknown"], evidence["partitions"]) == (
+        losses,
+        unknown,
+        2,
+    )
+    assert [code for code, _ in switching.findings] == (["LOSS_UNKNOWN"] if unknown else [])

@@ -117,13 +117,18 @@ class RehearsalSteps:
         found = self.parts.look()
         for need in found["needs"]:
             self.findings.append((DrillCode.NOT_READY, f"{need['message']}; {need['resolve']}"))
+        for part, error in found["problems"].items():
+            self.findings.append((DrillCode.NOT_READY, f"{part} cannot be looked at: {error['message']}"))
+        clients = found["clients"] or {}
+        for unseen in clients.get("unseen", ()):
+            self.findings.append((DrillCode.NOT_READY, unseen["message"]))
         return {
             "ready": found["ready"],
             "losses": found["losses"],
             "groups": found["groups"],
-            "drift": len(found["drift"] or ()),
-            "consumers": len((found["clients"] or {}).get("consumers", ())),
-            "producers": len((found["clients"] or {}).get("producers", ())),
+            "drift": None if found["drift"] is None else len(found["drift"]),
+            "consumers": len(clients["consumers"]) if clients else None,
+            "producers": len(clients["producers"]) if clients else None,
             "needs": [need["code"] for need in found["needs"]],
         }
 

@@ -67,11 +67,11 @@ class PlannedSteps(SwitchSteps):
                 seen=", ".join(sorted({need["code"] for need in found["needs"]})),
                 resolve=need["resolve"],
             )
-        if found["status"] not in _RUNS and found["losses"]:
+        if found["status"] not in _RUNS and found["losses"] != []:
             raise NeedsOperator(
                 f"the flow does not run ({found['status']}), and there is something left to copy",
                 code=DrillCode.NOT_READY,
-                seen=f"{len(found['losses'])} topics with records on the source alone",
+                seen=f"{_many(found['losses'])} topics with records on the source alone",
                 resolve=f"{commands.replicate(self.parts.flow)}, then run it again",
             )
         for part, error in found["problems"].items():
@@ -164,7 +164,7 @@ class PlannedSteps(SwitchSteps):
         while True:
             planned, applied = self._put_in_place()
             written += len(applied.done)
-            now, _ = self._groups.positions()
+            now, _ = self.parts.source.retry(self._groups.positions, deadline)
             others = _others(self._positions, now)
             if not others:
                 break
@@ -239,15 +239,17 @@ class PlannedSteps(SwitchSteps):
         self._check_promoted()
         evidence = self.probe.run(self.drill, deadline)
         led_back = self.parts.led_back()
-        live = [e for e in self._live().values() if e.target not in led_back]
-        written, unknown = self._written_behind(live, deadline) if live else ({}, 0)
+        mine = self._live()
+        live = [e for e in mine.values() if e.target not in led_back]
+        written, gone = self._written_behind(live, deadline) if live else ({}, 0)
         self._name_anew({e.source: str(e.target_id) for e in live})
         self._name_moved()
         there, here = self._clients()
         return {
             **evidence,
             "written_behind": sum(written.values()),
-            "topics_unknown": unknown,
+            # What was led back is not looked at: what stands there by now may be of the flow the other way.
+            "topics_unknown": gone + len(mine) - len(live),
             "clients_on_the_target": there,
             "clients_on_the_source": here,
         }
@@ -513,6 +515,10 @@ class PlannedSteps(SwitchSteps):
 def _others(before: Positions, now: Positions) -> list[tuple[str, TopicPartition]]:
     """Return the positions that are others by now."""
     return sorted(at for at in before.keys() | now.keys() if before.get(at) != now.get(at))
+
+
+def _many(losses: Collection[Any] | None) -> str:
+    return "unknown" if losses is None else str(len(losses))
 
 
 def _first(written: Mapping[TopicPartition, int]) -> str:

@@ -62,7 +62,7 @@ class SwitchoverOutcome(DrillOutcome):
         """
         if self.plan.mode != PLANNED:
             look = self.evidence_of(LOOK)
-            return None if look is None else Loss.of(look["losses"])
+            return None if look is None else Loss.of(None if look["partitions_unknown"] else look["losses"])
         seen = self.evidence_of(VERIFY)
         if seen is None:
             return None
@@ -86,9 +86,13 @@ class SwitchoverOutcome(DrillOutcome):
         return {**super().ended(), "done": done, "codes": [code for code, _ in self._broken]}
 
     @property
+    def breaking(self) -> tuple[DrillCode, ...]:
+        """The findings that keep it from PASS: something is lost, or will be repeated, too."""
+        return (*_BREAKS, *super().breaking)
+
+    @property
     def _broken(self) -> list[tuple[str, str]]:
-        """The findings that keep it from PASS."""
-        return [found for found in self.findings if found[0] in (*_BREAKS, DrillCode.RTO_MISSED)]
+        return [found for found in self.findings if found[0] in self.breaking]
 
     @property
     def exit_code(self) -> int:

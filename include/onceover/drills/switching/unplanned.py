@@ -63,18 +63,21 @@ class UnplannedSteps(SwitchSteps):
         found, standing = self._shown
         mine = [p for p in found["partitions"] if p["topic"] in self.enrolled]
         losses = losses_of(mine)
-        unknown = [p for p in mine if p["lag_offsets"] is None]
+        # A target that is slow tells of no partition at all.
+        told = {TopicPartition(p["topic"], p["partition"]) for p in mine if p["lag_offsets"] is not None}
+        wanted = {tp for each in self.enrolled.values() for tp in each.sources()}
+        unknown = wanted - told
         stopped = [p for p in mine if p["stop"]]
         for each in stopped[:_NAMED]:
             text = f"{each['topic']}:{each['partition']} was stopped: {each['stop']['message']}"
             self.findings.append((DrillCode.COPY_STOPPED, text))
         if unknown:
-            text = f"what is on the source alone in {len(unknown)} of {len(mine)} partitions is not known"
+            text = f"what is on the source alone in {len(unknown)} of {len(wanted)} partitions is not known"
             self.findings.append((DrillCode.LOSS_UNKNOWN, text))
         return {
             "losses": [loss._asdict() for loss in losses],
             "offsets_missing": sum(loss.offsets or 0 for loss in losses),
-            "partitions": len(mine),
+            "partitions": len(wanted),
             "partitions_unknown": len(unknown),
             "positions": {f"{p['topic']}:{p['partition']}": p["position"] for p in mine},
             "last_commit_ms": found["last_commit_ms"],
