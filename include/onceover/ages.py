@@ -1,7 +1,8 @@
-"""Ages for people: one way to say them, wherever they are shown. Numbers for machines stay raw. Pure."""
+"""Ages and times for people: one way to say them, wherever they are shown. Machines get numbers. Pure."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 _MINUTE_S: Final = 60
@@ -33,3 +34,16 @@ def age_text(seconds: float) -> str:
             rest //= lesser_s
             return f"{count} {name} {rest} {lesser_name}" if rest else f"{count} {name}"
     return f"{whole} s"
+
+
+def moment_text(time_ms: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """Return a time in UTC; of a number that is none, the number: whoever may write to a topic may write it.
+
+    Args:
+        time_ms: in ms since 1970.
+        form: as of ``strftime``.
+    """
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime(form)
+    except (ValueError, OverflowError, OSError):
+        return f"no time ({time_ms})"

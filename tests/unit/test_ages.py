@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.ages import age_text
+from onceover.ages import age_text, moment_text
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,11 @@ from onceover.ages import age_text
 def test_age_is_told_in_at_most_two_units(seconds: float, text: str) -> None:
     """Never a number of seconds that nobody can picture, never `60 s` beside `1 min`."""
     assert age_text(seconds) == text
+
+
+def test_a_time_is_told_in_utc_and_what_is_none_is_no_error() -> None:
+    """Whoever may write to a topic may date what they write."""
+    assert moment_text(1_767_225_600_000) == "2026-01-01 00:00:00 UTC"
+    assert moment_text(1_767_225_600_000, "%H:%M") == "00:00"
+    for none in (10**17, -(10**17), float("inf"), float("nan")):
+        assert moment_text(none) == f"no time ({none})"

@@ -109,7 +109,13 @@ def of_drill(name: str) -> str:
     )
     need = {"code": "X", "message": f"{name} waits", "resolve": f"ask {name}", "exit": 3}
     partition = {"topic": name, "lag_offsets": 3, "oldest_missing_s": 1.0, "open_offsets": 2}
-    status = {"state": "copying", "needs": [need], "partitions": [partition], "verified": None}
+    status: dict[str, Any] = {
+        "state": "copying",
+        "needs": [need],
+        "partitions": [partition],
+        "verified": None,
+    }
+    status |= {"verified": None, "error": None, "target": {"error": None}}
     found = DryRun(flow="f", checked_at_ms=0, status=status, clients=seen, problems={"topics": problem})
     return found.describe()
 

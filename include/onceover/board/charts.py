@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from typing import Final, NamedTuple
+
+from onceover.ages import moment_text
 
 _WIDTH: Final = 360
 _HEIGHT: Final = 150
@@ -157,8 +158,8 @@ def _nice(value: float) -> float:
 
 
 def _clock(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M")
+    return moment_text(at_ms, "%H:%M")
 
 
 def _day(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
+    return moment_text(at_ms, "%Y-%m-%d")

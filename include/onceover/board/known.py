@@ -47,9 +47,9 @@ def groups_unknown_why(entry: Mapping[str, Any]) -> str | None:
 def drills_unknown_why(entry: Mapping[str, Any]) -> str | None:
     """Return why nobody knows of the flow's drills; None where they are told, or it was never started."""
     if entry.get("drills") is not None:
-        return None
+        return entry.get("drills_error")
     was_started = entry["generation"] is not None
-    return entry.get("drills_error") or unknown_why(entry) or (_silence(entry) if was_started else None)
+    return unknown_why(entry) or (_silence(entry) if was_started else None)
 
 
 def _silence(entry: Mapping[str, Any]) -> str | None:

@@ -327,7 +327,15 @@ def _lost(drill: Mapping[str, Any]) -> str:
 def _drill_chart(told: Mapping[str, Any]) -> Any:
     """Return how long clients waited in the last drills that have ended, the oldest first."""
     ended = [each for each in told.get("drills", ()) if each["result"] is not None]
-    bars = [ChartBar(each["began_ms"], each["rto_s"], each["result"] == _GOOD) for each in reversed(ended)]
+
+    def bar(drill: Mapping[str, Any]) -> ChartBar:
+        passed = drill["result"] == _GOOD
+        # One that went on behind another one has passed, and has no seconds of its own.
+        return ChartBar(
+            drill["began_ms"], drill["rto_s"], None if passed and drill["rto_s"] is None else passed
+        )
+
+    bars = [bar(each) for each in reversed(ended)]
     if not bars:
         return ""
     title = "seconds that clients would have waited in the last drills"

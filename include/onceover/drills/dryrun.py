@@ -79,9 +79,10 @@ class DryRun:
 
         None for not known: the target alone tells which partitions are copied.
         """
-        if self.status is None or self.status["target"]["error"] is not None:
+        told = self.status
+        if told is None or told["error"] is not None or told["target"]["error"] is not None:
             return None
-        return losses_of(self.status["partitions"])
+        return losses_of(told["partitions"])
 
     @property
     def costs(self) -> list[GroupCost]:

@@ -178,9 +178,13 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
 
 def with_fault(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
     """Return an entry with what is wrong with its file beside it: everything else was read all the same."""
-    told, need = _told(error)
-    needs = sorted([*entry["needs"], need], key=lambda each: EXIT_ORDER.index(each["exit"]))
-    return {**entry, "fault": told, "needs": needs, "exit": worst(each["exit"] for each in needs)}
+    return {**with_need(entry, error), "fault": _told(error)[0]}
+
+
+def with_need(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
+    """Return an entry with one thing more that waits for somebody."""
+    needs = sorted([*entry["needs"], _told(error)[1]], key=lambda each: EXIT_ORDER.index(each["exit"]))
+    return {**entry, "needs": needs, "exit": worst(each["exit"] for each in needs)}
 
 
 def _told(error: OnceoverError) -> tuple[dict[str, Any], dict[str, Any]]:

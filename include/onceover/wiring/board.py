@@ -24,9 +24,9 @@ from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import listed_flow_files, load_listed
 from onceover.config.values import next_time
-from onceover.errors import OnceoverError, UsageError, unexpected
+from onceover.errors import NeedsOperator, OnceoverError, UsageError, unexpected
 from onceover.logs import quiet_libraries
-from onceover.operate.statusshape import broken_entry
+from onceover.operate.statusshape import broken_entry, with_need
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.wiring.drills import drill_history, drills_dir, objectives_of, report_page
@@ -78,9 +78,9 @@ def _one(
             flow = _usable(loaded, missing)
             entry = read_one(flow, patience_s=patience_s)
             started = entry["target"]["error"] is None and entry["generation"] is not None
-            drills = _drills(flow, patience_s) if started else {}
             docs = {"data_docs": _data_docs(entry["audit"])}
-            tell({**entry, "path": str(path), **_nothing(), **docs, **drills})
+            shown = {**entry, "path": str(path), **_nothing(), **docs}
+            tell(with_drills(shown, flow, patience_s) if started else shown)
         except OnceoverError as error:
             tell({**broken_entry(path.stem, str(path), error), **_nothing()})
         except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
@@ -115,24 +115,30 @@ def _data_docs(audit: Mapping[str, Any] | None) -> str | None:
     return f"{FOLDER}/{INDEX}" if os.path.isfile(index) else None
 
 
-def _drills(flow: Flow, patience_s: float) -> dict[str, Any]:
+def with_drills(entry: Mapping[str, Any], flow: Flow, patience_s: float) -> dict[str, Any]:
+    """Return an entry with the flow's drills; a journal that is not in order waits for somebody."""
     try:
         told = drill_history(flow, wait, Patience(patience_s)).document()
     except OnceoverError as error:
-        return {"drills_error": str(error)}
+        unknown = {**entry, "drills": {"drills": [], **_expected(flow)}, "drills_error": str(error)}
+        return with_need(unknown, error) if isinstance(error, NeedsOperator) else unknown
     reports = {
         each["drill"]: str(page)
         for each in told["drills"][:_DRILLS]
         if (page := report_page(flow, each["drill"])).is_file() and page.is_relative_to(drills_dir(flow))
     }
+    shown = {**told, "drills": told["drills"][:_DRILLS], "reports": reports, **_expected(flow)}
+    return {**entry, "drills": shown}
+
+
+def _expected(flow: Flow) -> dict[str, Any]:
     due = next_time(flow.schedules.rehearse, flow.flow, datetime.now(UTC))
-    expected = {
+    return {
         "objective_s": flow.objectives.rto_ms / 1000,
         "rpo": objectives_of(flow).rpo_document(),
         "schedule": flow.schedules.rehearse,
         "next_ms": None if due is None else int(due.timestamp() * 1000),
     }
-    return {"drills": {**told, "drills": told["drills"][:_DRILLS], "reports": reports, **expected}}
 
 
 def _loaded(path: Path) -> Flow | OnceoverError:

@@ -67,7 +67,10 @@ class _Answer:
 
 
 def filled_in(body: bytes, flow: str) -> bytes:
-    """Return a DAG's description with the flow as the form's default, where the form offers it.
+    """Return a DAG's description with the flow as the form's default.
+
+    One that the form does not offer (its file is newer than the DAG, or gone) leaves the field empty: whoever
+    comes from one flow's page is not to start another one's.
 
     Args:
         body: JSON as Airflow answers it.
@@ -77,9 +80,7 @@ def filled_in(body: bytes, flow: str) -> bytes:
         document = json.loads(body)
         param = document["params"][_FLOW]
         offered = param["schema"]["enum"]
-        if flow not in offered:
-            return body
-        param["value"] = flow
+        param["value"] = flow if flow in offered else None
     except (ValueError, RecursionError, KeyError, TypeError):
         return body
     return json.dumps(document).encode()

@@ -137,8 +137,11 @@ def test_drills_are_shown_with_their_reports() -> None:
     page = one_flow(Look([told], 1.0), told, (), Links("/", {}, {("orders", "d2"): "/onceover/drills/x"}))
     assert 'href="/onceover/drills/x"' in page
     assert "not ended" in page
-    damaged = entry(drills_error="JOURNAL_DAMAGED: somebody wrote there")
-    assert "somebody wrote there" in one_flow(Look([damaged], 1.0), damaged, (), LINKS)
+    unread = {"drills": [], "rpo": RPO, "schedule": "@weekly", "next_ms": 86_400_000}
+    damaged = entry(drills=unread, drills_error="JOURNAL_DAMAGED: somebody wrote there")
+    page = one_flow(Look([damaged], 1.0), damaged, (), LINKS)
+    assert "somebody wrote there" in page
+    assert "1970-01-02" in page, "the next one comes from the file"
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -530,3 +533,10 @@ def test_an_address_of_no_topic_says_so(name: str) -> None:
     text = one_topic(Look([told], 1.0), told, name, LINKS)
     assert re.match(TOPIC, name) and "can be no topic" in text and 'href="../../orders"' in text
     assert len(one_topic(Look([told], 1.0), told, "x" * 100_000, LINKS)) < 20_000
+
+
+def test_a_time_that_is_none_costs_no_page() -> None:
+    """Whoever may write to the journal may date what they write."""
+    drill = {"drill": "d1", "mode": "rehearsal", "began_ms": 10**17, "result": "PASS", "rto_s": 1.0, **LOST}
+    told = entry(drills={"drills": [drill], "rpo": RPO})
+    assert "no time" in one_flow(Look([told], 1.0), told, (), LINKS)

@@ -19,6 +19,7 @@ CLEAN: dict[str, Any] = {
     "needs": [],
     "partitions": [],
     "verified": None,
+    "error": None,
     "target": {"error": None},
 }
 
@@ -47,7 +48,14 @@ def test_a_loss_that_nobody_can_know_is_not_none() -> None:
     assert losses_of([partition("a", 0, 0.0, 5)]) == [TopicLoss("a", 0, None, 5)]
 
 
-@pytest.mark.parametrize("status", [None, {**CLEAN, "target": {"error": {"message": "west is away"}}}])
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        {**CLEAN, "target": {"error": {"message": "west is away"}}},
+        {**CLEAN, "error": {"message": "bad file"}},
+    ],
+)
 def test_a_target_that_does_not_answer_leaves_losses_unknown(status: dict[str, Any] | None) -> None:
     """It alone tells which partitions there are: none of them is not nothing lost."""
     found = DryRun(flow="f", checked_at_ms=0, status=status)

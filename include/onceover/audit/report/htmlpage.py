@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from onceover.ages import moment_text
 from onceover.planning.commands import split_advice
 from onceover.shown import visible
 
@@ -73,7 +73,7 @@ def _environment(beside: Path | None) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters["counted"] = lambda number: f"{number:,}"
-    environment.filters["at"] = _at
+    environment.filters["at"] = moment_text
     environment.filters["advice"] = split_advice
     return environment
 
@@ -81,7 +81,3 @@ def _environment(beside: Path | None) -> Environment:
 def _seen(value: Any) -> Any:
     """What is not HTML of ours does nothing in a page, and looks like nothing that it is not."""
     return value if hasattr(value, "__html__") else visible(value)
-
-
-def _at(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
