@@ -20,6 +20,7 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.lead import leader as leading
+from onceover.lead.aside import leave_alone
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -29,6 +30,8 @@ from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.repairs import RepairRequest
+from onceover.wiring.runs import supervisor
+from onceover.wiring.watch import FlowWatch
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
 from tests.support.flowcase import (
@@ -106,6 +109,30 @@ def test_a_run_that_lost_its_leader_id_to_a_newer_layout_is_fenced(
         # Its id is still good: the older one has not asked for it again.
         newer.leader.note("positions", {"v": 1, "at_ms": 1})
         assert newer.leader.layout == layout
+
+
+def test_a_schedules_run_leaves_one_that_lives_alone(case: FlowCase) -> None:
+    """Its driver looks in the moment before it would take over; an earlier try of its own is no other one."""
+    flow = case.flow()
+    source, target = open_clusters(flow.watch.flow)
+    with source, target:
+        # Nothing of the flow is there yet.
+        leave_alone(target, case.name, "nightly 2")
+        with flow.running() as (lead, layout):
+            with pytest.raises(NeedsOperator, match="is copied by a run on") as caught:
+                leave_alone(target, case.name, "nightly 2")
+            assert caught.value.code == "LEFT_ALONE"
+            flow.finish(lead, layout)
+        leave_alone(target, case.name, "nightly 2")
+        mine = FlowWatch(flow.path)
+        again = supervisor(mine, source, target, begun_by="nightly 2")
+        try:
+            again.start()
+            leave_alone(target, case.name, "nightly 2")
+            with pytest.raises(NeedsOperator):
+                leave_alone(target, case.name, "nightly 3")
+        finally:
+            again.close()
 
 
 def test_an_older_lane_never_asks_for_the_id_of_a_newer_generation(case: FlowCase, inits: Inits) -> None:

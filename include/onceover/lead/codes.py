@@ -11,3 +11,4 @@ class LeadCode(Code):
     """Errors of the leader and its planner."""
 
     NOT_OPEN = auto()
+    LEFT_ALONE = auto()

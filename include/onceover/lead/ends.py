@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -28,6 +29,9 @@ from onceover.stops.record import stopped_in
 from onceover.stops.requests import asks_to_stop
 
 log = logging.getLogger(__name__)
+
+# How long a run goes on, in words: until what was on the source when it began is on the target.
+CAUGHT_UP: Final = "caught-up"
 
 _TIMEOUT_S = 60.0
 # Elections are over by then; a broker that was restarted often is not, and the next run looks for it.

@@ -32,6 +32,8 @@ from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
 from onceover.kafka.ports import Cluster
+from onceover.lead.aside import leave_alone
+from onceover.lead.ends import CAUGHT_UP
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition
@@ -115,6 +117,8 @@ class DriverRun:
         source, target = open_clusters(flow)
         leader = supervisor(self._watch, source, target, home=self._home, begun_by=self._begun_by)
         try:
+            if self._begun_by is not None and self._until == CAUGHT_UP:
+                leave_alone(target, flow.flow, self._begun_by)
             self.layout = leader.start()
             with ProgressLog(flow):
                 self._lead(spark, leader, target)
@@ -215,7 +219,7 @@ class DriverRun:
         return False
 
     def _until_end(self) -> AbstractContextManager[UntilEnd | None]:
-        if self._until != "caught-up":
+        if self._until != CAUGHT_UP:
             return nullcontext()
         return UntilEnd(self._watch.flow, self._layout().run, self._wake.set)
 
@@ -231,7 +235,7 @@ class DriverRun:
                 log.warning("old receipts are not removed now: %s", error)
 
     def _deadline_s(self) -> float:
-        if self._until in ("forever", "caught-up"):
+        if self._until in ("forever", CAUGHT_UP):
             return float("inf")
         return time.monotonic() + parse_duration_ms(self._until) / 1000
 

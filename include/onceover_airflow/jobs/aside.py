@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
+from onceover.lead.codes import LeadCode
 from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flows import CAUGHT_UP
@@ -31,6 +32,7 @@ def leave_alone(flow: str, context: Context) -> None:
     """
     if not by_schedule(context) or context["params"]["run_length"] != CAUGHT_UP:
         return
+    from onceover.lead.aside import is_other, left_alone
     from onceover.wiring.status import newest_run
 
     try:
@@ -40,9 +42,16 @@ def leave_alone(flow: str, context: Context) -> None:
         # Whoever copies next says what is the matter, and what to do.
         log.info("whether another run copies is not known: %s", error)
         return
-    if other.lives and other.begun_by != scheduled_run(context):
-        raise AirflowSkipException(
-            f"skipped: flow {flow} is copied by a run on {other.host} since "
-            f"{datetime.fromtimestamp((other.started_ms or 0) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC, "
-            f"which is left alone; to have this one take over, trigger the DAG by hand"
-        )
+    if is_other(other, scheduled_run(context)):
+        raise AirflowSkipException(f"skipped: {left_alone(flow, other)}")
+
+
+def skip_left_alone(report: Mapping[str, Any] | None) -> None:
+    """Skip a copy whose driver has met another run, which began between our look and its own.
+
+    Raises:
+        AirflowSkipException: it has.
+    """
+    error = (report or {}).get("error") or {}
+    if error.get("code") == LeadCode.LEFT_ALONE:
+        raise AirflowSkipException(f"skipped: {error['message']}; {error['resolve']}")

@@ -18,7 +18,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
-from onceover_airflow.jobs.aside import leave_alone
+from onceover_airflow.jobs.aside import leave_alone, skip_left_alone
 from onceover_airflow.jobs.masters import check_master
 from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
 from onceover_airflow.jobs.starter import scheduled_run
@@ -278,7 +278,12 @@ class ReplicateOperator(FlowJobOperator):
         return Restarts(self.until)
 
     def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
-        """A copy of nothing is no success, although the job ended well."""
+        """A copy of nothing is no success, although the job ended well; one that left another alone is none.
+
+        Raises:
+            AirflowSkipException: it has.
+        """
+        skip_left_alone(report)
         return judge_scope(verdict, report)
 
     def announce(self, report: Mapping[str, Any], ends: Callable[[], FlowEnds], context: Context) -> None:

@@ -22,6 +22,7 @@ from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.report import jsonreport
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flows import FOREVER
 from onceover_airflow.jobs.operators import (
     COPIED_ALIAS,
     MOST_TOPIC_ASSETS,
@@ -98,8 +99,9 @@ def execute(spark: FakeSpark, outlets: Outlets, monkeypatch: pytest.MonkeyPatch)
         with DAG("nightly"):
             task: Any = kind(task_id="work", flow="flights", **arguments)
         ti = TaskInstance(dag_id="nightly", task_id="work", try_number=2, map_index=-1)
-        run = SimpleNamespace(run_type="scheduled")
-        return task.execute.__wrapped__(task, {"ti": ti, "dag_run": run, "outlet_events": outlets})
+        run = SimpleNamespace(run_type="scheduled", dag_id="replicate_nightly", run_id="scheduled__2")
+        context = {"ti": ti, "dag_run": run, "outlet_events": outlets, "params": {"run_length": FOREVER}}
+        return task.execute.__wrapped__(task, context)
 
     return execute
 
