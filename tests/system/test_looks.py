@@ -27,7 +27,10 @@ def pages() -> dict[str, str]:
         drills_error=LONG,
     )
     look = Look([told, entry()], 1.0)
-    drill = {**outcome(name=LONG, failed="verify").document(), "findings": [{"code": "X", "text": LONG}]}
+    drill = {
+        **outcome(name=LONG, failed="verify").document(),
+        "findings": [{"code": "X", "text": LONG, "fails": fails} for fails in (True, False)],
+    }
     return {
         "all flows": all_flows(look, {}, LINKS),
         "a flow": one_flow(look, told, (), LINKS),
