@@ -31,7 +31,8 @@ committed record once and in order. Progress lives on the target: a run goes on 
 A flow that matches no topic fails: it copies nothing. `onceover flow check FLOW --explain` shows why.
 
 Starting a flow that runs already is safe: the newer run takes over, the older one ends as *fenced*. A run
-that a schedule begins leaves one that lives alone, and is skipped.
+that a schedule begins leaves one that lives alone, and is skipped, also where that one has begun while it
+waited.
 """
 
 

@@ -60,6 +60,7 @@ class FlowIdentity:
     sha256: str
     delivery: str = "exactly_once"
     handled: bool = False
+    begun_by: str | None = None
 
 
 class Identified(Protocol):
@@ -168,6 +169,7 @@ class Leader:
             fenced_starts=self._fenced_starts(previous),
             restarts=previous.restarts if previous and self._is_mine(previous) else restarts_with(previous),
             handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
+            begun_by=self._flow.begun_by,
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)

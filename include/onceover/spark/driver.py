@@ -73,10 +73,11 @@ _STOPS_S = 30.0
 class DriverRun:
     """One run of the driver, from an open Spark session to the report."""
 
-    def __init__(self, watch: FlowWatch, until: str, home: Path) -> None:
+    def __init__(self, watch: FlowWatch, until: str, home: Path, begun_by: str | None = None) -> None:
         self._watch = watch
         self._until = until
         self._home = home
+        self._begun_by = begun_by
         self._stop = threading.Event()
         # Set by whatever the driver's loop need not wait its turn for.
         self._wake = threading.Event()
@@ -112,7 +113,7 @@ class DriverRun:
             raise too_few(slots, flow.lanes)
         warm_up(spark, flow.lanes)
         source, target = open_clusters(flow)
-        leader = supervisor(self._watch, source, target, home=self._home)
+        leader = supervisor(self._watch, source, target, home=self._home, begun_by=self._begun_by)
         try:
             self.layout = leader.start()
             with ProgressLog(flow):
@@ -382,13 +383,14 @@ def main(argv: Sequence[str], session: Future[SparkSession]) -> int:
     parser.add_argument("--until", required=True)
     parser.add_argument("--home", required=True, type=Path)
     parser.add_argument("--report", required=True, type=Path)
+    parser.add_argument("--begun-by")
     args = parser.parse_args(argv)
     configure()
     args.report.unlink(missing_ok=True)
     forget_old_runs(args.report)
     document: dict[str, Any] = {"onceover": 1, "command": "replicate", "ok": False, "exit": 1}
     try:
-        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home)
+        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home, args.begun_by)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, run.stop)
         try:

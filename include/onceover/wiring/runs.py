@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from onceover.acls.sync import AclSync
@@ -23,13 +24,21 @@ from onceover.wiring.handlers import dead_letter_specs, lane_handler_of, target_
 from onceover.wiring.watch import FlowWatch
 
 
-def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, *, home: Path | None = None) -> Supervisor:
+def supervisor(
+    watch: FlowWatch,
+    source: Cluster,
+    target: Cluster,
+    *,
+    home: Path | None = None,
+    begun_by: str | None = None,
+) -> Supervisor:
     """Return the supervisor of a new run.
 
     Args:
         watch: the flow file.
         source: source cluster; ``target`` likewise.
         home: folder of the flow's files, where it is not ``ONCEOVER_HOME/<flow>`` of this process.
+        begun_by: which run of a schedule this is, for its layout; None where it is none.
 
     Raises:
         UsageError: the flow's handler cannot be loaded here.
@@ -53,7 +62,8 @@ def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, *, home: Path
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms, letters)
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
     mirror = mirror_output(watch)
-    return Supervisor(identity(flow), source, target, scope, state, acls, mirror, home or run_dir(flow))
+    me = replace(identity(flow), begun_by=begun_by)
+    return Supervisor(me, source, target, scope, state, acls, mirror, home or run_dir(flow))
 
 
 def mirror_output(watch: FlowWatch) -> MirrorOutput:

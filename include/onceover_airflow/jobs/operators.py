@@ -18,8 +18,10 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
+from onceover_airflow.jobs.aside import leave_alone
 from onceover_airflow.jobs.masters import check_master
 from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
+from onceover_airflow.jobs.starter import scheduled_run
 from onceover_airflow.jobs.verdict import (
     AfterJob,
     TaskVerdict,
@@ -77,9 +79,12 @@ class FlowJobOperator(BaseOperator):
         self._job_hook: SparkJobHook | None = None
         self._killed = False
 
-    def job(self, flow: Flow) -> SparkJob:
+    def job(self, flow: Flow, context: Context) -> SparkJob:
         """Return what to run."""
         raise NotImplementedError
+
+    def look_first(self, context: Context) -> None:
+        """Look, each time that the job is about to be started, whether it still should be."""
 
     def restarts(self) -> Restarts:
         """Return how often the job is started again at once where its processes were killed."""
@@ -102,6 +107,7 @@ class FlowJobOperator(BaseOperator):
         """Run the job; return what it did, as counts.
 
         Raises:
+            AirflowSkipException: another run is left alone.
             JobInterrupted: killed, or temporary failure; Airflow tries again.
             TaskFailed: everything else, with what, where, expected, seen and what resolves it.
         """
@@ -114,12 +120,13 @@ class FlowJobOperator(BaseOperator):
             loaded = load_flow(by_name(self.flow))
             check_master(self.master, loaded)
             variables = connection_environment(loaded)
-            job = self.job(loaded)
+            job = self.job(loaded, context)
             reach(job.master)
         except Retriable as error:
             raise JobInterrupted(str(error)) from shown(error)
         except OnceoverError as error:
             raise TaskFailed(str(error)) from shown(error)
+        self.look_first(context)
 
         def ends() -> FlowEnds:
             return ends_of(loaded, {**os.environ, **variables})
@@ -152,6 +159,7 @@ class FlowJobOperator(BaseOperator):
             if restarts.number == 1:
                 tell_of_restart(context, f"flow {self.flow}: {verdict.message}")
             time.sleep(pause_s)
+            self.look_first(context)
         if verdict.next is AfterJob.RETRY:
             raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed, ran_s=ran_s)
         if verdict.next is AfterJob.FAIL or report is None:
@@ -248,11 +256,20 @@ class ReplicateOperator(FlowJobOperator):
         super().__init__(flow=flow, master=master, **kwargs)
         self.until = until
 
-    def job(self, flow: Flow) -> SparkJob:
-        """Return the copy."""
+    def look_first(self, context: Context) -> None:
+        """Leave another run alone, which may have begun while this one waited for a slot or its next try.
+
+        Raises:
+            AirflowSkipException, JobInterrupted: as ``leave_alone``.
+        """
+        leave_alone(self.flow, context)
+
+    def job(self, flow: Flow, context: Context) -> SparkJob:
+        """Return the copy, which leaves on record which run of the schedule has begun it."""
         from onceover.spark.launch.submit import replicate_job
 
-        return replicate_job(flow, until=self.until, master=self.master or None)
+        begun_by = scheduled_run(context)
+        return replicate_job(flow, until=self.until, master=self.master or None, begun_by=begun_by)
 
     def restarts(self) -> Restarts:
         """Return what a copy gets: Airflow needs ten seconds to try a task again, and this comes first."""

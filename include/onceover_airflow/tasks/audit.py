@@ -19,10 +19,10 @@ from onceover.state.records.verdicts import WHOLE
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.operators import FlowJobOperator, leave
+from onceover_airflow.jobs.starter import by_schedule, starter
 from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict
 from onceover_airflow.lineage.catalogue import ToldOf
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.starter import by_schedule, starter
 from onceover_airflow.tasks.replicating import check_flow
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
@@ -179,18 +179,12 @@ class AuditOperator(FlowJobOperator):
         self.full = full
         # Where the pages are, once they are written; links are made when the task has ended.
         self.pages: dict[str, str | None] = {}
-        self._started_by: str | None = None
 
-    def execute(self, context: Context) -> Any:
-        """Run the audit, and have its report say who wanted it."""
-        self._started_by = starter(context)
-        return super().execute(context)
-
-    def job(self, flow: Flow) -> SparkJob:
-        """Return the audit."""
+    def job(self, flow: Flow, context: Context) -> SparkJob:
+        """Return the audit, whose report says who wanted it."""
         topics = (self.topics,) if self.topics else ()
         since = "start" if self.is_full else self.since
-        return audit_of(flow, topics, since, self.master, self._started_by)
+        return audit_of(flow, topics, since, self.master, starter(context))
 
     @property
     def is_full(self) -> bool:

@@ -15,8 +15,8 @@ from airflow.sdk import Param
 from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.approvals.approval import MAX_LISTED, table
 from onceover_airflow.approvals.markdown import Inline, code, plain
+from onceover_airflow.jobs.starter import starter
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.starter import starter
 from onceover_airflow.tasks.operation import OperationTasks
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from onceover.errors import OnceoverError
 from onceover.state.codes import StateCode
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.jobs.starter import by_schedule, starter
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.starter import by_schedule, starter
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
-from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.errors import OnceoverError
-from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
-from onceover_airflow.flows import CAUGHT_UP, by_name, scheduled_flows
+from onceover_airflow.flows import by_name, scheduled_flows
+from onceover_airflow.jobs.aside import leave_alone
 from onceover_airflow.starting.pools import say_who_waits
-from onceover_airflow.starting.starter import by_schedule
 from onceover_airflow.tasks.standing import show_standing
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.notify import check_notifier
@@ -59,38 +56,13 @@ def check_copy(flow: str) -> dict[str, str | int]:
         TaskFailed: as ``check_flow``.
     """
     checked = check_flow(flow)
-    leave_alone(flow)
+    try:
+        leave_alone(flow, get_current_context())
+    except JobInterrupted as error:
+        # The copy asks again before it begins, and waits for an answer.
+        log.info("whether another run copies is not known yet: %s", error)
     say_who_waits(_running_copies)
     return checked
-
-
-def leave_alone(flow: str) -> None:
-    """Skip a run that the schedule has started while another one of the flow copies.
-
-    It would take over, and end when caught up: behind it nobody would copy what a run without an end was
-    there for. A person who starts one means it.
-
-    Raises:
-        AirflowSkipException: another run copies, or is about to.
-    """
-    context = get_current_context()
-    if not by_schedule(context) or context["params"]["run_length"] != CAUGHT_UP:
-        return
-    from onceover.wiring.status import newest_run
-
-    try:
-        with flow_at_hand(flow) as loaded:
-            other = newest_run(loaded)
-    except (JobInterrupted, TaskFailed) as error:
-        # Whoever copies next says what is the matter with the target, and tries again where that helps.
-        log.info("whether another run copies is not known: %s", error)
-        return
-    if other.lives:
-        raise AirflowSkipException(
-            f"skipped: flow {flow} is copied by a run on {other.host} since "
-            f"{datetime.fromtimestamp((other.started_ms or 0) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC, "
-            f"which is left alone; to have this one take over, trigger the DAG by hand"
-        )
 
 
 def _running_copies() -> int:
@@ -118,8 +90,8 @@ def report_result(flow: str) -> dict[str, Any]:
     counts = count_run(copied, status)
     if copied is None:
         log.info(
-            "what this run copied is not known, and nothing is announced: the job did not end well; "
-            "the table above is live"
+            "what this run copied is not known, and nothing is announced: the job did not end well, or has "
+            "left another run alone; the table above is live"
         )
     else:
         log.info("copied by this run: %(records)s records, %(bytes)s bytes", counts)

@@ -18,8 +18,8 @@ from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.jobs.starter import starter
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.starter import starter
 from onceover_airflow.tasks.operation import OperationTasks, judge
 
 if TYPE_CHECKING:

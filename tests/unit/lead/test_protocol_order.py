@@ -17,6 +17,8 @@ from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.runstate import run_of
 from tests.unit.copy.protocol import FLOW, OTHER, FakeProducer, World, cluster_in, faked_world, told
 from tests.unit.state.records.test_layout import LAYOUT
 
@@ -54,6 +56,15 @@ def test_start_is_init_read_unready_fence_ready_in_this_order(world: World) -> N
     ]
     assert (layout.generation, layout.lanes, layout.fence_up_to, layout.ready) == (8, 2, 3, True)
     assert layout.run != LAYOUT.run
+
+
+def test_a_layout_says_which_run_of_a_schedule_has_begun_it(world: World) -> None:
+    """Read back, its next try knows it for its own."""
+    source, target = cluster_in(world, "east"), cluster_in(world)
+    flow = FlowIdentity(FLOW, 2, "0" * 64, begun_by="replicate_nightly scheduled__2")
+    layout = Layout.from_json(Leader(flow, source, target).start().to_json())
+    assert run_of(layout, None, layout.started_at_ms).begun_by == flow.begun_by
+    assert leader(world).start().begun_by is None
 
 
 def test_bound_over_an_unready_generation_is_fenced(world: World) -> None:

@@ -102,12 +102,15 @@ class SparkJob:
         return replace(self, report=report, arguments=arguments)
 
 
-def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> SparkJob:
+def replicate_job(
+    flow: Flow, *, until: str, master: str | None = None, begun_by: str | None = None
+) -> SparkJob:
     """Return the job that copies ``flow``.
 
     Args:
         until: ``caught-up``, ``forever`` or a duration such as ``10m``.
         master: instead of the flow file's ``spark.master``.
+        begun_by: what the layout says of who has begun the run; None where nobody asks for that.
 
     Raises:
         UsageError: the master has fewer slots than the flow has lanes, or cannot be talked to safely; or
@@ -121,11 +124,13 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
     home = run_dir(flow)
     report = home / "log" / "replicate.json"
     where = _master(flow.spark.master if master is None else master, flow.lanes)
+    arguments = ["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)]
     return SparkJob(
         application=job_script("replicate.py"),
         master=where,
         conf=_conf(where, flow),
-        arguments=["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)],
+        # In one piece: it is somebody's name.
+        arguments=[*arguments, *([] if begun_by is None else [f"--begun-by={begun_by}"])],
         environment=_environment(where),
         report=report,
         connections=_connections(flow),

@@ -47,6 +47,8 @@ class Layout:
         ended_passes: what it failed with passes by itself, such as a process that was killed.
         handled: whether this generation, or one before it, has copied through a handler; None where an older
             release began the flow, and has not kept that.
+        begun_by: which run of a schedule has begun it, so that its next try knows it for its own; None where
+            it was none.
     """
 
     generation: int
@@ -69,6 +71,7 @@ class Layout:
     ended_error: str | None = None
     ended_passes: bool = False
     handled: bool | None = None
+    begun_by: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""

@@ -54,6 +54,7 @@ class FlowRun:
         error: what it failed with.
         passes: whether that passes by itself.
         interrupted: of a fenced one, whether there is a copy that has to be started again.
+        begun_by: which run of a schedule has begun it; None where it was none.
     """
 
     state: RunState
@@ -65,6 +66,7 @@ class FlowRun:
     error: str | None = None
     passes: bool = False
     interrupted: bool = False
+    begun_by: str | None = None
 
     @property
     def lives(self) -> bool:
@@ -138,6 +140,7 @@ def run_of(
         error=layout.ended_error,
         passes=layout.ended_passes,
         interrupted=state is RunState.FENCED and layout.interrupted,
+        begun_by=layout.begun_by,
     )
 
 

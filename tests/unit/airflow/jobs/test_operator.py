@@ -14,15 +14,18 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
 from airflow.sdk import DAG, RetryAction
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, AirflowSkipException, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.errors import Retriable, UsageError
+from onceover.spark.launch import submit
+from onceover.state.records.runstate import FlowRun, RunState
+from onceover.wiring import status
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.jobs import retrying
 from onceover_airflow.jobs.hooks import SparkJobHook
@@ -64,6 +67,36 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def execute(operator: ReplicateOperator) -> Any:
     """Run the task's work without Airflow's guard against calling it by hand."""
     return ReplicateOperator.execute.__wrapped__(operator, {})  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("begins", ["before this try", "while this try waits to start its driver anew"])
+def test_a_scheduled_copy_asks_each_time_whether_another_run_has_begun(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, begins: str
+) -> None:
+    """It may have waited for a slot, or for its next try, since `check_flow` has asked."""
+    run = SimpleNamespace(run_type="scheduled", dag_id="replicate_flights", run_id="scheduled__2")
+    others = [FlowRun(state=RunState.RUNNING, host="worker-7", started_ms=0)]
+    if begins != "before this try":
+        others.insert(0, FlowRun(state=RunState.ENDED))
+    monkeypatch.setattr(status, "newest_run", lambda _flow: others.pop(0))
+    spark.tell(kill=signal.SIGKILL)
+    context = {"dag_run": run, "params": {"run_length": "caught-up"}}
+    with pytest.raises(AirflowSkipException, match="worker-7"):
+        ReplicateOperator.execute.__wrapped__(operator, context)  # type: ignore[attr-defined]
+    assert others == []
+    assert (spark.saw is None) == (begins == "before this try")
+
+
+def test_only_a_run_of_the_schedule_leaves_its_name(
+    operator: ReplicateOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By which its next try tells its own driver from another run's."""
+    said: list[Any] = []
+    monkeypatch.setattr(submit, "replicate_job", lambda *_, begun_by, **__: said.append(begun_by))
+    for kind in ("scheduled", "manual"):
+        run = SimpleNamespace(run_type=kind, dag_id="replicate_flights", run_id="r 1")
+        operator.job(cast(Any, None), cast(Any, {"dag_run": run}))
+    assert said == ["replicate_flights r 1", None]
 
 
 UI = "http://127.0.0.1:4040"

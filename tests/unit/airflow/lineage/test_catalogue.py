@@ -98,8 +98,10 @@ def execute(spark: FakeSpark, outlets: Outlets, monkeypatch: pytest.MonkeyPatch)
         with DAG("nightly"):
             task: Any = kind(task_id="work", flow="flights", **arguments)
         ti = TaskInstance(dag_id="nightly", task_id="work", try_number=2, map_index=-1)
-        run = SimpleNamespace(run_type="scheduled")
-        return task.execute.__wrapped__(task, {"ti": ti, "dag_run": run, "outlet_events": outlets})
+        # A copy without an end asks nobody whether another one runs.
+        run, params = SimpleNamespace(run_type="scheduled", dag_id="d", run_id="r"), {"run_length": "forever"}
+        context = {"ti": ti, "dag_run": run, "params": params, "outlet_events": outlets}
+        return task.execute.__wrapped__(task, context)
 
     return execute
 

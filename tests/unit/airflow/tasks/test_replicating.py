@@ -1,4 +1,4 @@
-"""A copy that a schedule starts, beside one that runs already."""
+"""A copy that a schedule starts, beside one that runs already, or begins while it waits."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.state.records.runstate import FlowRun, RunState
 from onceover.wiring import status
 from onceover_airflow.access.flowcontext import errors_of_ours
+from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flows import CAUGHT_UP, FOREVER
-from onceover_airflow.tasks import replicating
+from onceover_airflow.jobs import aside
 
 STARTED_MS = 1_790_000_000_000
 Meet = Callable[..., None]
@@ -26,24 +27,27 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
     """Begin a run, by a schedule unless said otherwise, where another one stands as it is said."""
 
     def begun(
-        other: RunState | OnceoverError, *, run_type: str = "scheduled", run_length: str = CAUGHT_UP
+        other: RunState | OnceoverError,
+        *,
+        run_type: str = "scheduled",
+        run_length: str = CAUGHT_UP,
+        begun_by: str | None = None,
     ) -> None:
         def newest_run(flow: Any) -> FlowRun:
             if isinstance(other, OnceoverError):
                 raise other
-            return FlowRun(state=other, started_ms=STARTED_MS, host="worker-7")
+            return FlowRun(state=other, started_ms=STARTED_MS, host="worker-7", begun_by=begun_by)
 
         @contextmanager
         def at_hand(flow: str) -> Iterator[str]:
             with errors_of_ours():
                 yield flow
 
-        run = SimpleNamespace(run_type=run_type)
-        context = {"dag_run": run, "params": {"run_length": run_length}}
-        monkeypatch.setattr(replicating, "get_current_context", lambda: context)
-        monkeypatch.setattr(replicating, "flow_at_hand", at_hand)
+        run = SimpleNamespace(run_type=run_type, dag_id="replicate_nightly", run_id="scheduled__2")
+        context: Any = {"dag_run": run, "params": {"run_length": run_length}}
+        monkeypatch.setattr(aside, "flow_at_hand", at_hand)
         monkeypatch.setattr(status, "newest_run", newest_run)
-        replicating.leave_alone("nightly")
+        aside.leave_alone("nightly", context)
 
     return begun
 
@@ -69,7 +73,20 @@ def test_a_person_and_a_continuous_flow_take_over(meet: Meet) -> None:
     meet(RunState.RUNNING, run_length=FOREVER)
 
 
-@pytest.mark.parametrize("error", [Retriable("away"), NeedsOperator("unreadable")])
-def test_a_target_that_does_not_answer_is_the_copys_own_matter(meet: Meet, error: OnceoverError) -> None:
-    """Which tries again, or says what to do."""
-    meet(error)
+@pytest.mark.parametrize("state", [RunState.STARTING, RunState.RUNNING])
+def test_an_earlier_try_of_the_same_run_is_its_own(meet: Meet, state: RunState) -> None:
+    """A driver that was killed seems to live for a while: nobody copies, and the next try goes on."""
+    meet(state, begun_by="replicate_nightly scheduled__2")
+    with pytest.raises(AirflowSkipException):
+        meet(state, begun_by="replicate_nightly scheduled__1")
+
+
+def test_what_cannot_be_read_is_the_copys_own_matter(meet: Meet) -> None:
+    """Which says what to do."""
+    meet(NeedsOperator("unreadable"))
+
+
+def test_nobody_is_fenced_because_the_target_did_not_answer(meet: Meet) -> None:
+    """The task is tried again, and asks again."""
+    with pytest.raises(JobInterrupted, match="away"):
+        meet(Retriable("away"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,3 +21,9 @@ def by_schedule(context: Context) -> bool:
     """Tell whether nobody but the schedule has started a run."""
     run = context.get("dag_run")
     return run is not None and run.run_type == _SCHEDULED
+
+
+def scheduled_run(context: Context) -> str | None:
+    """Return what tells a run that the schedule has started from all others; None where it was not that."""
+    run: Any = context.get("dag_run")
+    return f"{run.dag_id} {run.run_id}" if by_schedule(context) else None

@@ -1,0 +1,48 @@
+"""Whether a copy that a schedule has started leaves another one alone."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from onceover_airflow.access.flowcontext import flow_at_hand
+from onceover_airflow.errors import TaskFailed
+from onceover_airflow.flows import CAUGHT_UP
+from onceover_airflow.jobs.starter import by_schedule, scheduled_run
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+
+def leave_alone(flow: str, context: Context) -> None:
+    """Skip a run that the schedule has started while another one of the flow copies.
+
+    It would take over, and end when caught up: behind it nobody would copy what a run without an end was
+    there for. A person who starts one means it. What an earlier try of the same run has left is its own.
+
+    Raises:
+        AirflowSkipException: another run copies, or is about to.
+        JobInterrupted: nobody knows, as the target does not answer.
+    """
+    if not by_schedule(context) or context["params"]["run_length"] != CAUGHT_UP:
+        return
+    from onceover.wiring.status import newest_run
+
+    try:
+        with flow_at_hand(flow) as loaded:
+            other = newest_run(loaded)
+    except TaskFailed as error:
+        # Whoever copies next says what is the matter, and what to do.
+        log.info("whether another run copies is not known: %s", error)
+        return
+    if other.lives and other.begun_by != scheduled_run(context):
+        raise AirflowSkipException(
+            f"skipped: flow {flow} is copied by a run on {other.host} since "
+            f"{datetime.fromtimestamp((other.started_ms or 0) / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC, "
+            f"which is left alone; to have this one take over, trigger the DAG by hand"
+        )
