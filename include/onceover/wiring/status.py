@@ -127,7 +127,9 @@ def newest_run(flow: Flow, *, patience_s: float = PATIENCE_S) -> FlowRun:
     source, target = open_clusters(flow)
     target.patience = Patience(patience_s)
     with source, target:
-        return FlowState(*read_values(target, flow.flow, wait=False)).run(now_ms())
+        # A leader that moves answers a moment later: whoever asks would take over from a run that lives.
+        values = target.retry(lambda: read_values(target, flow.flow, wait=False))
+        return FlowState(*values).run(now_ms())
 
 
 def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
