@@ -193,6 +193,8 @@ def looked(monitor: FlowMonitor) -> bytes:
     return exposition([monitor.look()[1].texts()])
 
 
+# A driver that is gone has not ended its run: somebody has to hear of it.
+UNENDED = ["starting", "running", "gone"]
 STOPPED = 'onceover_flow_partitions{flow="good",state="stopped"} 1.0'
 WANTED = 'onceover_flow_wanted{flow="good"} 1.0'
 
@@ -222,12 +224,17 @@ def test_a_file_that_was_in_order_once_is_watched_on_as_it_was(
     tells(0)
 
 
-def test_a_flow_is_called_otherwise_once_its_run_has_ended(folder: Path, running: dict[str, Any]) -> None:
-    """Until then nobody else would watch the run."""
+@pytest.mark.parametrize("state", UNENDED)
+def test_a_flow_is_called_otherwise_once_its_run_has_ended(
+    folder: Path, running: dict[str, Any], state: str
+) -> None:
+    """Until then nobody else would watch the run, or miss it."""
     path = folder / "good.yaml"
     monitor = FlowMonitor(path, SETTINGS, Tallies())
     looked(monitor)
+    running["run"] = {**running_entry()["run"], "state": state}
     path.write_text(_FLOW.format(name="other"))
+    assert monitor.look()[0] == "good"
     assert monitor.look()[0] == "good"
     running["run"] = {**running_entry()["run"], "state": "ended"}
     assert monitor.look()[0] == "good"
@@ -243,10 +250,11 @@ def test_a_file_that_was_never_in_order_is_told_as_broken_alone(folder: Path) ->
     assert lines(told, "flow_run_state") == {'onceover_flow_run_state{flow="good",state="unknown"} 1.0'}
 
 
+@pytest.mark.parametrize("state", UNENDED)
 def test_a_file_that_goes_while_its_flow_runs_is_forgotten_when_the_run_has_ended(
-    folder: Path, running: dict[str, Any]
+    folder: Path, running: dict[str, Any], state: str
 ) -> None:
-    """The run goes on without it."""
+    """The run goes on without it; that its driver is killed is told as long as nobody starts it again."""
     paths = [folder / "good.yaml"]
     with exporting(lambda: list(paths)) as exporter:
         wait_until(lambda: STOPPED in exporter.scrape().decode(), 20, "the flow is seen")
@@ -255,6 +263,11 @@ def test_a_file_that_goes_while_its_flow_runs_is_forgotten_when_the_run_has_ende
         broken = samples("flow_file_valid", good=0)
         wait_until(lambda: lines(exporter.scrape(), "flow_file_valid") == broken, 20, "the fault is seen")
         assert STOPPED in exporter.scrape().decode()
+        running["run"] = {**running_entry()["run"], "state": state}
+        told = f'onceover_flow_run_state{{flow="good",state="{state}"}} 1.0'
+        wait_until(lambda: told in exporter.scrape().decode(), 20, "how it stands is seen")
+        exporter.refresh()
+        assert told in exporter.scrape().decode()
         running["run"] = {**running_entry()["run"], "state": "ended"}
         ended = 'onceover_flow_run_state{flow="good",state="ended"} 1.0'
         wait_until(lambda: ended in exporter.scrape().decode(), 20, "the end is seen")

@@ -42,6 +42,8 @@ _STALE_S: Final = 60.0
 # Drills and groups change by the hour, and to read them takes as long as all the rest.
 _SELDOM_S: Final = 60.0
 _AT_ONCE: Final = 16
+# A driver that is gone never said that it ended: who is to be told of it is told by these samples alone.
+_UNENDED: Final = (RunState.STARTING, RunState.RUNNING, RunState.GONE)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class FlowMonitor:
     @property
     def runs(self) -> bool:
         """Tell whether the flow had a run that had not ended, when that was known last."""
-        return self._run_state in (RunState.STARTING, RunState.RUNNING)
+        return self._run_state in _UNENDED
 
     def keep_canary(self) -> None:
         """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
@@ -257,7 +259,7 @@ class Exporter:
         self._tallies = Tallies()
 
     def refresh(self) -> None:
-        """Begin to look at files that have come; forget those that are gone, unless their flows run.
+        """Begin to look at files that have come; forget those that are gone, once their runs have ended.
 
         Raises:
             UsageError: the directory cannot be read; what was there is looked at as before.

@@ -84,7 +84,7 @@ class WatchedFile:
         flow = (load_listed if self._path.parent == flows_dir() else load_flow)(self._path)
         if running is not None and flow.flow != running.flow.flow:
             before = running.flow.flow
-            problem = f"is {flow.flow}, and was {before}, which runs"
-            fix = f"call it {before}, or stop that first"
+            problem = f"is {flow.flow}, and was {before}, whose run has not ended"
+            fix = f"call it {before} until it has: stop it, or start it where its driver is gone"
             raise BadConfig([Fault(str(self._path), "flow", problem, fix)])
         return AsRead(flow, *resolve_clients(flow), self._path.stat().st_mtime * _MS)
