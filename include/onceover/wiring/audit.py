@@ -289,8 +289,8 @@ def told_of(
         topics=request.topics,
         sample=request.sample,
     )
-    starts = {tp: log.start for tp, (log, _) in content.snapshot.surplus.items()}
+    logs = {tp: (log.start, log.end) for tp, (log, _) in content.snapshot.surplus.items()}
     for seen in content.snapshot.partitions:
         if seen.target_log is not None:
-            starts[seen.target] = seen.target_log.start
-    return FinishedAudit(answer, result, quality, ids, starts)
+            logs[seen.target] = seen.target_log.start, seen.target_log.end
+    return FinishedAudit(answer, result, quality, ids, logs)

@@ -34,6 +34,7 @@ class PartitionResult:
         verified_target: the target offset that belongs to ``verified_to``, -1 likewise.
         complete: False when only a sample of the ranges was read.
         unlisted: how many findings there are beside the listed ones.
+        unclaimed: with a handler: the target was looked through for what no source record claims.
     """
 
     source: TopicPartition
@@ -52,6 +53,7 @@ class PartitionResult:
     verified_target: int = -1
     complete: bool = True
     unlisted: tuple[Unlisted, ...] = ()
+    unclaimed: bool = False
 
     @property
     def nothing_left(self) -> bool:

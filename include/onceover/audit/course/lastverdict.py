@@ -14,7 +14,7 @@ from typing import Final
 
 from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
-from onceover.audit.model import Verdict
+from onceover.audit.model import FindingKind, Mode, Reason, Verdict
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, AuditAnswer, AuditFailure, Verdicts
 
@@ -34,14 +34,14 @@ class FinishedAudit:
         result: what it saw.
         quality: what its expectations made of it.
         ids: topic ids of the pairs that the flow copies between.
-        starts: first offsets of the target's logs: what was before them is on the target no more.
+        logs: where each log of the target begins and ends: what is before or behind is on the target no more.
     """
 
     answer: AuditAnswer
     result: AuditResult
     quality: QualityVerdict
     ids: Ids
-    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    logs: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 def next_verdicts(old: Verdicts | None, told: FinishedAudit) -> Verdicts:
@@ -95,8 +95,21 @@ def _carried(
         if at is None:
             kept.append(failure)
         elif not _compared_again(failure, told):
-            found[at] = replace(found[at], what=dict(Counter(found[at].what) | Counter(failure.what)))
+            found[at] = _with(found[at], failure)
     return [*kept, *found]
+
+
+def _with(newer: AuditFailure, older: AuditFailure) -> AuditFailure:
+    """Return a failure that keeps what an older one says of the same records."""
+    unclaimed = _span(
+        [(e.unclaimed_from, e.unclaimed_to) for e in (newer, older) if e.unclaimed_from < e.unclaimed_to]
+    )
+    return replace(
+        newer,
+        what=dict(Counter(newer.what) | Counter(older.what)),
+        unclaimed_from=unclaimed[0],
+        unclaimed_to=unclaimed[1],
+    )
 
 
 def _without_unused(verdicts: Verdicts) -> Verdicts:
@@ -133,6 +146,7 @@ def _failure(results: Sequence[PartitionResult], ids: Ids, what: Mapping[str, in
     """Return the failure of a pair: findings beside what was copied are told of with it."""
     first = results[0]
     source, target = _joined(results)
+    unclaimed = _unclaimed(results, target)
     if what.keys() <= _ABOUT_NOW:
         source = target = 0, 0
     elif first.by_kind and first.verified_to > max(first.verified_before, source[0]):
@@ -150,6 +164,8 @@ def _failure(results: Sequence[PartitionResult], ids: Ids, what: Mapping[str, in
         answer=0,
         target_from=target[0],
         target_to=target[1],
+        unclaimed_from=unclaimed[0],
+        unclaimed_to=unclaimed[1],
     )
 
 
@@ -158,6 +174,20 @@ def _joined(results: Sequence[PartitionResult]) -> tuple[tuple[int, int], tuple[
     source = [(each.source_from, each.source_to) for each in results if each.source_from < each.source_to]
     target = [(each.target_from, each.target_to) for each in results if each.target_from < each.target_to]
     return _span(source), _span(target)
+
+
+def _unclaimed(results: Sequence[PartitionResult], target: tuple[int, int]) -> tuple[int, int]:
+    """Return where on the target something was found that no source record claims, behind a handler.
+
+    Not all that was looked through: the offset map tells of less every day, and so is that.
+    """
+    if results[0].mode is not Mode.HANDLER or not any(each.by_kind for each in results):
+        return 0, 0
+    if any(more.kind is FindingKind.PHANTOM for each in results for more in each.unlisted):
+        return target
+    found = [f for each in results for f in each.findings if f.target == each.target]
+    places = [f.target_offset for f in found if f.source_offset is None]
+    return _span([(offset, offset + 1) for offset in places if offset is not None])
 
 
 def _span(parts: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -190,14 +220,26 @@ def _results(failure: AuditFailure, told: FinishedAudit) -> list[PartitionResult
 def _settled(failure: AuditFailure, told: FinishedAudit) -> bool:
     results = _results(failure, told)
     if not results:
-        # A surplus partition that holds nothing any more is not looked at, nor is a topic that has left.
-        return not told.answer.limited and not any(failure.ids)
+        return not told.answer.limited and not any(failure.ids) and _is_gone(failure, told)
     pair = results[0].source, results[0].target
     if any(failure.ids) and told.ids.get(pair, failure.ids) != failure.ids:
         return True  # of topics that are gone
     wrong = any(each.by_kind for each in results)
     wrong = wrong or any(check.ok is False for check in told.result.checks if check.source == pair[0])
     return not wrong and _compared_again(failure, told)
+
+
+def _is_gone(failure: AuditFailure, told: FinishedAudit) -> bool:
+    """Tell whether the target holds nothing any more of what was found where nothing should be.
+
+    Such a partition is not looked at where it is empty, nor is a topic that has left; but neither is one of a
+    flow with a handler of which the offset map tells no more, and what was found may still be there.
+    """
+    begin, end = {str(tp): log for tp, log in told.logs.items()}.get(failure.target, (0, 0))
+    first, behind = failure.unclaimed_from, failure.unclaimed_to
+    if first == behind:
+        first, behind = failure.target_from, end if failure.target_to is None else failure.target_to
+    return max(first, begin) >= min(behind, end)
 
 
 def _compared_again(failure: AuditFailure, told: FinishedAudit) -> bool:
@@ -213,6 +255,9 @@ def _compared_again(failure: AuditFailure, told: FinishedAudit) -> bool:
     gaps = [gap for each in results for gap in each.unverifiable]
     if any(gap.offset_from < end and gap.offset_to > begin for gap in gaps):
         return False
+    # One without source offsets is about the target alone, such as a batch there that nobody can read.
+    if any(gap.offset_from == gap.offset_to and gap.reason is Reason.UNREADABLE for gap in gaps):
+        return False
     spans = [(each.source_from, each.source_to) for each in results]
     return _covered(begin, end, spans) and _target_covered(failure, results, told)
 
@@ -222,8 +267,13 @@ def _target_covered(failure: AuditFailure, results: Sequence[PartitionResult], t
         return told.answer.since == START
     target = results[0].target
     # Nobody reads any more what was there before its log begins.
-    begin = max(failure.target_from, 0 if target is None else told.starts.get(target, 0))
-    return _covered(begin, failure.target_to, [(each.target_from, each.target_to) for each in results])
+    start = 0 if target is None else told.logs.get(target, (0, 0))[0]
+    # Claimed records alone are compared where the map no longer tells what is claimed.
+    unclaimed = [(each.target_from, each.target_to) for each in results if each.unclaimed]
+    if not _covered(max(failure.unclaimed_from, start), failure.unclaimed_to, unclaimed):
+        return False
+    every = [(each.target_from, each.target_to) for each in results]
+    return _covered(max(failure.target_from, start), failure.target_to, every)
 
 
 def _covered(begin: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:

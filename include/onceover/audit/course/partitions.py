@@ -238,6 +238,7 @@ def _result(
         verified.target,
         plan.complete,
         tuple(each for piece in pieces if isinstance(piece, OpenedStretch) for each in piece.unlisted),
+        plan.spreading is not None and plan.spreading.unclaimed,
     )
 
 

@@ -77,6 +77,8 @@ class AuditFailure:
         answer: number of the audit in ``Verdicts.audits`` that found it.
         target_from: first target offset of what was wrong; ``target_to`` the one behind it, None where an
             older release wrote it.
+        unclaimed_from: first target offset of what nothing claims, behind a handler; ``unclaimed_to``
+            the one behind the last. Both 0 where there was none, and where an older release wrote it.
     """
 
     topic: str
@@ -89,6 +91,8 @@ class AuditFailure:
     answer: int
     target_from: int = 0
     target_to: int | None = None
+    unclaimed_from: int = 0
+    unclaimed_to: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

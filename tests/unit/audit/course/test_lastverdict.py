@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.model import Finding, FindingKind, Reason, Verdict
+from onceover.model import TopicPartition
 from onceover.state.records.verdicts import AuditAnswer, Verdicts, audit_entry, audit_need, describe_audit
 from tests.support.audits import (
     at,
@@ -147,9 +148,48 @@ def test_phantom_where_the_source_is_empty_goes_with_the_record() -> None:
     """Looked at and not there, or removed from the beginning of the log."""
     for right in (
         told(PASS, [empty_source()]),
-        replace(told(PASS, [empty_source(target_from=1)]), starts={at(0): 1}),
+        replace(told(PASS, [empty_source(target_from=1)]), logs={at(0): (1, 1)}),
     ):
         assert open_failures(next_verdicts(PHANTOM, right)) is None
+
+
+SURPLUS = replace(
+    told(FAIL, [empty_source([finding(FindingKind.PHANTOM, 0, 2)], target_from=2, target_to=3)]), ids={}
+)
+
+
+@pytest.mark.parametrize(
+    ("logs", "stays"),
+    [
+        ({at(0): (0, 3)}, True),
+        ({at(0): (2, 9)}, True),
+        ({at(0): (3, 9)}, False),
+        ({at(0): (9, 9)}, False),
+        ({at(0): (0, 0)}, False),
+        ({at(1): (0, 9)}, False),
+    ],
+    ids=["there", "still there", "removed", "empty", "made anew", "the topic has left"],
+)
+@pytest.mark.parametrize("since", ["watermark", "start"])
+def test_surplus_where_nobody_looks_any_more_stays_as_long_as_it_is_there(
+    logs: Mapping[TopicPartition, tuple[int, int]], stays: bool, since: str
+) -> None:
+    """Behind a handler it is looked for only as far as the offset map tells, which forgets."""
+    failed = next_verdicts(None, SURPLUS)
+    assert failed.failures[0].ids == ("", "")
+    later = replace(told(PASS, [good_partition(1)], since=since), logs=logs)
+    assert (open_failures(next_verdicts(failed, later)) is not None) == stays
+    less = replace(told(PASS, [good_partition(1)], topics=("other",)), logs=logs)
+    assert open_failures(next_verdicts(failed, less)) is not None, "an audit of less hides nothing"
+
+
+def test_surplus_that_an_older_release_wrote_goes_with_all_that_its_partition_holds() -> None:
+    """It does not say where it was."""
+    older = next_verdicts(None, SURPLUS)
+    older = replace(older, failures=(replace(older.failures[0], target_from=0, target_to=None),))
+    for log, stays in (((0, 1), True), ((1, 1), False)):
+        later = replace(told(PASS, [good_partition(1)], since="start"), logs={at(0): log})
+        assert (open_failures(next_verdicts(older, later)) is not None) == stays
 
 
 def test_failure_that_an_older_release_wrote_goes_when_everything_was_right() -> None:

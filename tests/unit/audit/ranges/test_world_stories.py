@@ -6,7 +6,7 @@ import pytest
 
 from onceover.audit.model import Verdict
 from onceover.state.records.verdicts import START, WATERMARK
-from tests.support.auditoracle import Answer, audit, check
+from tests.support.auditoracle import Answer, audit, check, keep
 from tests.support.auditstory import EVENTS, Event, live
 from tests.support.auditworld import EPOCH_MS, KINDS, World
 
@@ -46,6 +46,25 @@ def test_foreign_value_between_two_copied_ones_is_seen_while_all_history_is_ther
     )
     for since in (WATERMARK, START):
         assert told("compacted", *story, since=since).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("since", [WATERMARK, START])
+@pytest.mark.parametrize("partition", [0, 2], ids=["that the handler writes to", "beyond the source's"])
+def test_what_nobody_claims_stays_wrong_when_the_map_has_forgotten(partition: int, since: str) -> None:
+    """It is looked for only as far as the map tells, so that a later answer says nothing of it."""
+    story = (*WRITTEN, Event("audit"), Event("foreign record", partition), Event("audit"))
+    later = (Event("produce", 0, 4), Event("copy", 0), Event("map expires", size=1))
+    world = live("handler", (*story, *later), audits=())
+    keep(world, audit(world, since))
+    assert world.verdicts is not None
+    failed = world.verdicts.open(lambda _: True)
+    assert failed is not None and failed.failures[0].partition == partition
+
+
+def test_what_nobody_claims_stays_wrong_beside_what_nobody_can_read() -> None:
+    """The batch before it is damaged, so that its partition was not looked through again."""
+    story = (Event("foreign record", 0), Event("foreign record", 0), Event("audit"))
+    told("handler", *story, Event("target damaged", 0))
 
 
 @pytest.mark.parametrize("ends", [1, 2], ids=["committed", "aborted"])
