@@ -141,7 +141,7 @@ def test_a_typo_in_its_file_hides_nothing_of_a_flow(replica: Replica) -> None:
     before = look(monitor)
     assert before["flow_file_valid"] == 1
     assert before["flow_partitions caught_up"] == 1
-    now_s[0] = 100.0
+    now_s[0] = 400.0
     path.write_text(f"{text}tpics: 1\n")
     now = look(monitor)
     assert (now["flow_file_valid"], now["flow_status_exit"]) == (0, 2)

@@ -336,8 +336,7 @@ ALERTS: Final = (
         f"the audit of flow {_FLOW} found records that are not as they should be",
         f"onceover audit {_FLOW}",
         "Its report names every record. It counts until a later audit has compared the very same and found "
-        "it "
-        "right ([audit.md](audit.md)).",
+        "it right; where the source holds that no more, until it is copied anew ([audit.md](audit.md)).",
     ),
     AlertRule(
         "NotVerified",

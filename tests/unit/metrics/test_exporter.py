@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onceover.cli.main import main
 from onceover.drills.history import DrillHistory
-from onceover.errors import UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.groups.standing import unknown_standing
 from onceover.metrics.figures import exposition
 from onceover.positions.tail import TailRead
@@ -289,6 +290,57 @@ def test_an_airflow_connection_that_is_not_given_is_no_broken_file(
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_EAST", json.dumps(given))
     told = looked(FlowMonitor(folder / "good.yaml", SETTINGS, Tallies()))
     assert 'onceover_flow_cluster_up{flow="good",side="source"} 0.0' in told.decode()
+
+
+ENDED_DRILL = {
+    "mode": "rehearsal", "ended_ms": 1_000.0, "result": "FAIL", "rto_s": 1.0, "rpo_offsets": 0, "rpo_s": 0.0,
+}  # fmt: skip
+SELDOM = ("flow_groups", "drill_end_timestamp_seconds")
+
+
+@pytest.mark.parametrize(
+    "fails", ["the target", "what reads groups and drills"], ids=["target", "groups and drills alone"]
+)
+def test_one_look_that_fails_takes_no_drill_and_no_group_away(
+    folder: Path, running: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """Their alerts would end, and begin again; what nobody has known for long has no samples."""
+    now_s, told = [0.0], SimpleNamespace(document=lambda: {"drills": [ENDED_DRILL], "running": None})
+    away = Retriable("west is away")
+
+    def history(*_: object) -> Any:
+        if now_s[0]:
+            raise away
+        return told
+
+    monkeypatch.setattr(monitoring, "drill_history", history)
+    running["groups"] = {"error": None, "counts": {"in_place": 2}}
+    monitor = FlowMonitor(folder / "good.yaml", SETTINGS, Tallies(), lambda: now_s[0])
+    known = [lines(looked(monitor), name) for name in SELDOM]
+    assert all(known)
+    if fails == "the target":
+        running["target"] = {**running_entry()["target"], "error": away.as_dict()}
+    running["groups"] = unknown_standing(away.as_dict())
+    for now_s[0] in (61.0, 70.0, 125.0, 299.0):
+        text = looked(monitor)
+        assert [lines(text, name) for name in SELDOM] == known, now_s
+    now_s[0] = 301.0
+    text = looked(monitor)
+    assert [lines(text, name) for name in SELDOM] == [set(), set()]
+
+
+def test_a_flow_that_is_called_otherwise_has_no_drills_of_the_one_before(
+    folder: Path, running: dict[str, Any]
+) -> None:
+    """Nor groups, while those of the new one are not known."""
+    running["run"] = {**running_entry()["run"], "state": "ended"}
+    running["groups"] = {"error": None, "counts": {"in_place": 2}}
+    path = folder / "good.yaml"
+    monitor = FlowMonitor(path, SETTINGS, Tallies())
+    assert lines(looked(monitor), "flow_groups")
+    path.write_text(_FLOW.format(name="other"))
+    running["target"] = {**running_entry()["target"], "error": Retriable("west is away").as_dict()}
+    assert lines(looked(monitor), "flow_groups") == set()
 
 
 def test_groups_that_nobody_can_read_are_said_once(

@@ -217,11 +217,16 @@ def audit_need(flow: str, entry: Mapping[str, Any] | None) -> dict[str, Any] | N
     more = len(named) - _NAMED + failed["more"]
     where = f" In {', '.join(named[:_NAMED])}{f' and {more} more' if more > 0 else ''}." if named else ""
     ago = age_text(failed["age_s"])
+    full = f"`onceover audit {flow} --full` takes this away"
+    if named:
+        full += (
+            " while the source holds those offsets; once it does not, only a copy made anew does: delete the "
+            f"target topic, then `onceover partition reseed {flow} {named[0]}`"
+        )
     return {
         "code": StateCode.AUDIT_FAILED,
         "message": f"an audit found the copy wrong {ago} ago: {failed['summary']}{where}",
-        "resolve": f"see {failed['report']} on {failed['host']}; once it is put right, "
-        f"`onceover audit {flow} --full` takes this away",
+        "resolve": f"see {failed['report']} on {failed['host']}; once it is put right, {full}",
     }
 
 

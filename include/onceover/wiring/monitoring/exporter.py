@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onceover.backoff import Patience
 from onceover.clock import now_ms
@@ -41,6 +41,8 @@ _STALE_LOOKS: Final = 4
 _STALE_S: Final = 60.0
 # Drills and groups change by the hour, and to read them takes as long as all the rest.
 _SELDOM_S: Final = 60.0
+# Alerts on them wait for nothing: one look that fails would end them, and the next one begin them again.
+_SELDOM_KEPT_S: Final = 300.0
 _AT_ONCE: Final = 16
 # A driver that is gone never said that it ended: who is to be told of it is told by these samples alone.
 _UNENDED: Final = (RunState.STARTING, RunState.RUNNING, RunState.GONE)
@@ -66,6 +68,11 @@ class MonitorSettings:
         return max(_STALE_S, _STALE_LOOKS * self.interval_s)
 
 
+class _Known(NamedTuple):
+    figures: Figures
+    at_s: float
+
+
 class FlowMonitor:
     """Looks at one flow file; what is counted is counted from the first look on. Used by one thread.
 
@@ -88,7 +95,9 @@ class FlowMonitor:
     ) -> None:
         self._path, self._settings, self._clock = path, settings, clock
         self._file, self._tallies = WatchedFile(path, files), tallies
-        self._seldom, self._seldom_of = Figures(), ""
+        # Groups and drills, each as it was known last, and of which flow.
+        self._seldom: dict[str, _Known] = {}
+        self._seldom_of = ""
         self._seldom_s: float | None = None
         self._canary: CanaryThread | None = None
         # As it was known last.
@@ -136,8 +145,9 @@ class FlowMonitor:
         if self._canary is not None:
             self._canary.saw_run(state)
             self._canary.add_to(figures)
-        if entry["target"]["error"] is None and entry["error"] is None:
-            figures.add(self._seldom)
+        for known in self._seldom.values() if flow == self._seldom_of else ():
+            if self._clock() - known.at_s < _SELDOM_KEPT_S:
+                figures.add(known.figures)
         return flow, figures
 
     def _tally(self) -> FlowTally | None:
@@ -162,19 +172,27 @@ class FlowMonitor:
         return entry if self._file.fault is None else with_fault(entry, self._file.fault)
 
     def _keep_seldom(self, good: AsRead, entry: Mapping[str, Any]) -> None:
-        """Keep what changes seldom; what cannot be read has no samples."""
+        """Keep what changes seldom; what cannot be read now stays as it was known."""
         flow = good.flow.flow
-        self._seldom_s, self._seldom, self._seldom_of = self._clock(), Figures(), flow
-        if entry["target"]["error"] is not None or entry["generation"] is None:
+        if flow != self._seldom_of:
+            self._seldom = {}
+        self._seldom_s, self._seldom_of = self._clock(), flow
+        if entry["target"]["error"] is not None:
             return
-        groups = entry["groups"] or {}
+        if entry["generation"] is None:
+            self._seldom = {}
+            return
+        groups, standings, drills = entry["groups"] or {}, Figures(), Figures()
         for standing, count in (groups.get("counts") or {}).items():
-            self._seldom.put(m.GROUPS, count, flow, standing)
+            standings.put(m.GROUPS, count, flow, standing)
+        if groups.get("error") is None:
+            self._seldom["groups"] = _Known(standings, self._seldom_s)
         if entry["source"]["error"] is None:
             self._say_groups(flow, groups.get("error"))
         try:
             told = drill_history(good.flow, wait, Patience(self._settings.patience_s), good.open).document()
-            add_drills(self._seldom, flow, told)
+            add_drills(drills, flow, told)
+            self._seldom["drills"] = _Known(drills, self._seldom_s)
         except OnceoverError as error:
             log.debug("the drills of %s cannot be read: %s", flow, error)
 

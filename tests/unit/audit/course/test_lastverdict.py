@@ -183,6 +183,18 @@ def test_surplus_where_nobody_looks_any_more_stays_as_long_as_it_is_there(
     assert open_failures(next_verdicts(failed, less)) is not None, "an audit of less hides nothing"
 
 
+def test_what_the_source_no_longer_holds_goes_with_a_copy_made_anew_alone() -> None:
+    """No audit can compare it again, of everything neither."""
+    gone = replace(stretch(Reason.RETENTION, 0, 0, 200), gone=True)
+    right = good_partition(0)
+    later = replace(right, source_from=200, target_from=200, unverifiable=(gone,))
+    for since in ("watermark", "start"):
+        now = next_verdicts(FAILED, told(UNVERIFIABLE, [later], since=since))
+        assert open_failures(now) == [(0, 100, 200)]
+    anew = told(UNVERIFIABLE, [later], since="start", ids=(IDS[0], "made anew"))
+    assert open_failures(next_verdicts(FAILED, anew)) is None
+
+
 def test_surplus_that_an_older_release_wrote_goes_with_all_that_its_partition_holds() -> None:
     """It does not say where it was."""
     older = next_verdicts(None, SURPLUS)
@@ -325,6 +337,8 @@ def test_status_tells_failure_and_newest_answer() -> None:
     assert need["code"] == "AUDIT_FAILED"
     assert "2 min ago: 1 lost In orders:0." in need["message"]
     assert "/r/1000 on box" in need["resolve"]
+    assert "`onceover audit orders --full` takes this away while the source holds" in need["resolve"]
+    assert "`onceover partition reseed orders orders:0`" in need["resolve"], "retention may have passed it"
     assert describe_audit(entry) == "PASS 1 min ago (of other only): 1 lost"
     assert audit_need("orders", audit_entry(now, None, now_ms=121_000)) is None
     assert audit_need("orders", None) is None
