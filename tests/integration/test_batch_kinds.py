@@ -133,6 +133,7 @@ def test_records_behind_an_open_transaction_wait_for_its_end(replica: Replica, c
     assert replica.copy().records == 4
     status = replica.partition_status(topic)
     assert (status["open_offsets"], status["lag_offsets"], status["position"]) == (5, 0, 4)
+    assert status["oldest_open_s"] > 0.0, "by the first record of the transaction, which nobody can read yet"
     if commits:
         undecided.commit()
     else:

@@ -109,6 +109,7 @@ def of_drill(name: str) -> str:
     )
     need = {"code": "X", "message": f"{name} waits", "resolve": f"ask {name}", "exit": 3}
     partition = {"topic": name, "lag_offsets": 3, "oldest_missing_s": 1.0, "open_offsets": 2}
+    partition["oldest_open_s"] = 2.0
     status: dict[str, Any] = {
         "state": "copying",
         "needs": [need],

@@ -25,8 +25,8 @@ class TopicLoss(NamedTuple):
 
     Args:
         offsets: source offsets that are not copied, markers of transactions among them; None for unknown.
-        seconds: age of the oldest record on the source alone; None for unknown, as where all there is lies
-            behind an open transaction.
+        seconds: age of the oldest record on the source alone, of open transactions where there is no other;
+            None for unknown.
         open_offsets: behind an open transaction: not readable yet, and lost with it; None for unknown.
     """
 
@@ -178,7 +178,7 @@ def losses_of(partitions: Iterable[Mapping[str, Any]]) -> list[TopicLoss]:
 def _age(partition: Mapping[str, Any]) -> float | None:
     """Return how old the oldest record is that a partition of the source holds alone, None for unknown."""
     hidden = partition["lag_offsets"] == 0 and partition["open_offsets"]
-    age: float | None = None if hidden else partition["oldest_missing_s"]
+    age: float | None = partition["oldest_open_s" if hidden else "oldest_missing_s"]
     return age
 
 

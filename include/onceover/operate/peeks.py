@@ -22,7 +22,10 @@ _BEFORE_END: Final = 50
 
 
 def oldest_timestamps(
-    source: Cluster, topics: Mapping[str, TopicInfo], positions: Mapping[TopicPartition, int]
+    source: Cluster,
+    topics: Mapping[str, TopicInfo],
+    positions: Mapping[TopicPartition, int],
+    isolation: int = calls.READ_COMMITTED,
 ) -> dict[TopicPartition, int]:
     """Return the timestamp of the first visible record at or after each position, where there is one.
 
@@ -30,12 +33,13 @@ def oldest_timestamps(
 
     Args:
         topics: the source's metadata.
+        isolation: ``READ_UNCOMMITTED`` for records of transactions that are open, too.
 
     Raises:
         Retriable: a leader is away.
     """
     found: dict[TopicPartition, int] = {}
-    fetcher = _fetcher(source)
+    fetcher = _fetcher(source, isolation)
     try:
         for tp, offset in positions.items():
             _assign(fetcher, topics[tp.topic], tp, offset)
@@ -89,10 +93,8 @@ def last_commit_ms(target: Cluster, flow: str) -> int | None:
     return max(newest, default=None)
 
 
-def _fetcher(cluster: Cluster) -> Fetcher:
-    return Fetcher(
-        cluster, isolation=calls.READ_COMMITTED, max_bytes=_PEEK_BYTES, partition_max_bytes=_PEEK_BYTES
-    )
+def _fetcher(cluster: Cluster, isolation: int = calls.READ_COMMITTED) -> Fetcher:
+    return Fetcher(cluster, isolation=isolation, max_bytes=_PEEK_BYTES, partition_max_bytes=_PEEK_BYTES)
 
 
 def _assign(fetcher: Fetcher, topic: TopicInfo, tp: TopicPartition, offset: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
+from onceover.kafka import calls
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.deadletters import DeadLetterCount, count_dead_letters
@@ -192,7 +193,9 @@ class _Reading:
         progress = {tp: beside(facts.there.committed.get(e.target_of(tp))).meta for tp, e in owners.items()}
         topics, refused = self._by_name(topics, owners.values())
         facts.here = read_source_logs(self.source, topics, [*owners, *missing], progress, refused)
-        facts.here.open = oldest_open(self.source, self._held_up(facts, owners))
+        held_up = self._held_up(facts, owners)
+        facts.here.open = oldest_open(self.source, held_up)
+        facts.here.open_ms = self._oldest_open(facts.here, held_up)
         facts.missing = self._starts(facts, missing)
         facts.judged = self._judged(facts, owners)
         facts.oldest_ms = self._oldest(facts, owners)
@@ -253,6 +256,16 @@ class _Reading:
             and here.reader is not None
             and here.reader.leader(tp) >= 0
         ]
+
+    def _oldest_open(self, here: SourceLogs, held_up: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return when the first records were written that wait for a transaction; nothing that counts depends
+        on it, and nobody waits for it.
+        """
+        waiting = {tp: here.lsos[tp] for tp in held_up if tp in here.lsos}
+        try:
+            return oldest_timestamps(self.source, here.topics, waiting, calls.READ_UNCOMMITTED)
+        except OnceoverError:
+            return {}
 
     def _judged(
         self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]

@@ -313,7 +313,9 @@ class SourceLogs:
     lsos: Mapping[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     epoch_ends: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    # By partition with records behind an open transaction: the oldest that its leader tells of.
+    # By partition with records behind an open transaction: timestamp of the first of them, in ms.
+    open_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    # The same: the oldest transaction that its leader tells of.
     open: Mapping[TopicPartition, ActiveProducer] = field(default_factory=dict)
     error: OnceoverError | None = None
     # Topics of which the cluster says nothing, such as that they are gone.

@@ -230,6 +230,7 @@ def _partition(
         "position": position,
         "lag_offsets": lag,
         "oldest_missing_s": _oldest_s(facts, [source], lag),
+        "oldest_open_s": _since_s(facts.now_ms, here.open_ms.get(source)) if open_offsets else None,
         "target_end": facts.there.ends.get(target) if meta is None else meta.target_end,
         "verified": partition_entry(state.verified.get(target), ids, position, facts.now_ms),
         "stop": None if stop is None else _stop(stop, state.stops.get(target)),
@@ -364,6 +365,7 @@ def _missing(
         "position": None,
         "lag_offsets": lag,
         "oldest_missing_s": _oldest_s(facts, partitions, lag),
+        "oldest_open_s": None,
         "target_end": None,
         "verified": None,
         "stop": None

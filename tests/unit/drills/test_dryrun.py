@@ -25,13 +25,18 @@ CLEAN: dict[str, Any] = {
 
 
 def partition(
-    topic: str, lag: int | None, oldest_s: float | None, open_offsets: int | None = 0
+    topic: str,
+    lag: int | None,
+    oldest_s: float | None,
+    open_offsets: int | None = 0,
+    oldest_open_s: float | None = None,
 ) -> dict[str, Any]:
     return {
         "topic": topic,
         "lag_offsets": lag,
         "oldest_missing_s": oldest_s,
         "open_offsets": open_offsets,
+        "oldest_open_s": oldest_open_s,
     }
 
 
@@ -46,6 +51,13 @@ def test_a_loss_that_nobody_can_know_is_not_none() -> None:
     dark = partition("a", None, None, None)
     assert losses_of([partition("a", 3, 2.0, 4), dark]) == [TopicLoss("a", None, None, None)]
     assert losses_of([partition("a", 0, 0.0, 5)]) == [TopicLoss("a", 0, None, 5)]
+
+
+def test_what_waits_for_a_transaction_is_as_old_as_its_first_record() -> None:
+    """Where nothing else is missing: what can be read comes before it in the log."""
+    waiting, both = partition("a", 0, 0.0, 5, 7.0), partition("a", 3, 2.0, 4, 1.0)
+    assert losses_of([waiting, both]) == [TopicLoss("a", 3, 7.0, 9)]
+    assert losses_of([both]) == [TopicLoss("a", 3, 2.0, 4)]
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,7 @@ def entry(
                 "high_watermark": None if missing is None else 100,
                 "lag_offsets": missing,
                 "oldest_missing_s": None,
+                "oldest_open_s": None,
                 "open_offsets": None if missing is None else open_offsets,
                 "stop": None if stop is None else {"code": stop},
             }

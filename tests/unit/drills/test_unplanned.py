@@ -137,6 +137,7 @@ def partition(topic: str, lag: int | None) -> dict[str, Any]:
         "partition": 0,
         "lag_offsets": lag,
         "open_offsets": 0,
+        "oldest_open_s": None,
         "oldest_missing_s": 0.0,
         "high_watermark": 9,
         "position": 9,
