@@ -116,7 +116,8 @@ def of_drill(name: str) -> str:
         "partitions": [partition],
         "verified": None,
     }
-    status |= {"verified": None, "error": None, "target": {"error": None}}
+    status |= {"verified": None, "error": None, "source": {"error": None}}
+    status["target"] = {"error": None}
     found = DryRun(flow="f", checked_at_ms=0, status=status, clients=seen, problems={"topics": problem})
     return found.describe()
 

@@ -77,10 +77,13 @@ class DryRun:
     def losses(self) -> list[TopicLoss] | None:
         """What would be lost, by source topic; topics of which nothing would be are left out.
 
-        None for not known: the target alone tells which partitions are copied.
+        None for not known: the target tells which partitions are copied, and the source which are not yet.
         """
         told = self.status
-        if told is None or told["error"] is not None or told["target"]["error"] is not None:
+        if told is None or told["error"] is not None:
+            return None
+        unread = any(told[side]["error"] is not None for side in ("source", "target"))
+        if unread and not told["partitions"]:
             return None
         return losses_of(told["partitions"])
 
@@ -159,6 +162,9 @@ def losses_of(partitions: Iterable[Mapping[str, Any]]) -> list[TopicLoss]:
     """Return what of each topic is on the source alone, from ``partitions`` of a status."""
     by_topic: dict[str, list[Mapping[str, Any]]] = {}
     for partition in partitions:
+        # A topic that is refused beside its copy has none that are not copied.
+        if partition.get("partitions") == 0:
+            continue
         by_topic.setdefault(partition["topic"], []).append(partition)
     found = []
     for topic, each in sorted(by_topic.items()):

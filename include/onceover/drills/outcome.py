@@ -90,6 +90,11 @@ class DrillOutcome(ABC):
         """What is lost by it, or would have been without warning; None where nobody has looked."""
 
     @property
+    def holds_loss(self) -> bool:
+        """Whether what is lost is held against ``objectives.rpo``."""
+        return self.objectives.is_promised_at_any_moment
+
+    @property
     def breaking(self) -> tuple[DrillCode, ...]:
         """The findings that keep it from PASS, though every step was done."""
         return (DrillCode.RTO_MISSED,)
@@ -184,7 +189,7 @@ class DrillOutcome(ABC):
             "rpo": {
                 "objective": self.objectives.rpo_document(),
                 **self._rpo(),
-                "met": self.objectives.allows(self.loss),
+                "met": self.objectives.allows(self.loss) if self.holds_loss else None,
             },
             "steps": [result.document() for result in self.results],
             "findings": [

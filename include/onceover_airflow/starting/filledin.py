@@ -2,8 +2,9 @@
 
 Airflow's form takes no values from an address (3.3.2). So a button of the page leads to the DAG's with the
 flow in it, where Airflow ignores it; and when that page asks what its form is made of, the browser says which
-page asks (``Referer``): it is told with that flow as the default. Who opens the same form from anywhere else
-gets Airflow's own answer, and so does who sits behind something that keeps that header back.
+page asks (``Referer``): it is told with that flow as the default. Who loads the same form from anywhere else
+gets Airflow's own answer, and so does who sits behind something that keeps that header back. Airflow's pages
+keep what they were told until they are loaded anew.
 """
 
 from __future__ import annotations

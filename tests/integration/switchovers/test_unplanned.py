@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onceover.backoff import Deadline
+from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
@@ -127,3 +129,23 @@ def test_a_source_that_is_back_says_what_it_holds_alone(
     found = see.run(capsys)
     by_partition = {each["partition"]: each["records"] for each in found["partitions"]}
     assert (found["orphans"], by_partition) == (4, {f"{topic}:0": 0, f"{topic}:1": 4})
+
+
+def test_what_was_written_behind_the_look_is_lost_as_well(
+    replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody keeps the writers of a source that lives off: what it holds alone is counted at the end."""
+    topic, real = copied(replica, capsys), UnplannedSteps.look
+    replica.source.plain(topic, 0, replica.source.records(5))
+
+    def look(steps: UnplannedSteps, deadline: Deadline) -> Mapping[str, Any]:
+        found = real(steps, deadline)
+        replica.source.plain(topic, 1, replica.source.records(50))
+        return found
+
+    monkeypatch.setattr(UnplannedSteps, "look", look)
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"], told["rpo"]["offsets"]) == (DONE, "PASS", 55)
+    assert told["rpo"]["seconds"] > 0.0
+    _, status = replica.command(capsys, "drill", "status", str(replica.flow.path))
+    assert status["drills"][0]["rpo_offsets"] == 55

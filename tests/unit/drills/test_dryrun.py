@@ -20,6 +20,7 @@ CLEAN: dict[str, Any] = {
     "partitions": [],
     "verified": None,
     "error": None,
+    "source": {"error": None},
     "target": {"error": None},
 }
 
@@ -60,16 +61,16 @@ def test_what_waits_for_a_transaction_is_as_old_as_its_first_record() -> None:
     assert losses_of([both]) == [TopicLoss("a", 3, 2.0, 4)]
 
 
+AWAY = {"error": {"message": "away"}}
+
+
 @pytest.mark.parametrize(
     "status",
-    [
-        None,
-        {**CLEAN, "target": {"error": {"message": "west is away"}}},
-        {**CLEAN, "error": {"message": "bad file"}},
-    ],
+    [None, {**CLEAN, "target": AWAY}, {**CLEAN, "source": AWAY}, {**CLEAN, **AWAY}],
+    ids=["not read", "target away", "never started and source away", "bad file"],
 )
-def test_a_target_that_does_not_answer_leaves_losses_unknown(status: dict[str, Any] | None) -> None:
-    """It alone tells which partitions there are: none of them is not nothing lost."""
+def test_a_cluster_that_does_not_answer_leaves_losses_unknown(status: dict[str, Any] | None) -> None:
+    """Both tell which partitions there are: none of them is not nothing lost."""
     found = DryRun(flow="f", checked_at_ms=0, status=status)
     assert found.losses is None
     assert found.document()["losses"] is None
@@ -126,3 +127,10 @@ def test_who_uses_the_source_is_named_with_host_and_transaction() -> None:
     assert "producer id 8 has written to b" in text
     assert "not all of them are known: broker 3 is away" in text
     assert ClientsSeen("east").describe() == ["  nobody that the brokers know of"]
+
+
+def test_a_detail_that_cannot_be_read_hides_no_loss_that_is_known() -> None:
+    """Such as the count of dead letters; and a refused topic beside its copy lacks nothing more."""
+    refused = {**partition("a", None, None), "partitions": 0}
+    status = {**CLEAN, "target": AWAY, "partitions": [partition("a", 7, 2.0), refused]}
+    assert DryRun(flow="f", checked_at_ms=0, status=status).losses == [TopicLoss("a", 7, 2.0, 0)]

@@ -71,11 +71,18 @@ def test_words() -> None:
 
 
 def test_each_kind_of_drill_knows_what_was_lost_from_what_it_has_seen() -> None:
-    """A rehearsal and an unplanned one from their look; a planned one once it has looked behind its cut."""
+    """A rehearsal from its look, a switchover once it has looked behind its cut."""
     assert rehearsed().loss == Loss(3, None)
     assert rehearsed(failed="look").loss is None
-    assert switched(mode=UNPLANNED).loss == Loss(5, 1.0)
-    assert switched(mode=UNPLANNED, unknown=1).loss == UNKNOWN
+    assert switched(mode=UNPLANNED).loss == NOTHING
+    # Writers of an unplanned one wrote on: what was missing at the look is the oldest of it.
+    more = {"written_behind": 7, "topics_unknown": 0}
+    assert switched(mode=UNPLANNED, verified=more).loss == Loss(7, 1.0)
+    assert switched(mode=UNPLANNED, verified=more, unknown=1).loss == Loss(7, None)
+    assert switched(mode=UNPLANNED, verified={**more, "topics_unknown": 2}).loss == UNKNOWN
+    assert switched(mode=UNPLANNED, failed="verify").loss is None
+    # Who goes on behind one that was killed measures it as well.
+    assert switched(mode=UNPLANNED, goes_on="d1", verified=more).loss == Loss(7, None)
     assert switched(mode=PLANNED).loss == NOTHING
     assert switched(mode=PLANNED, failed="verify").loss is None
     behind = {"written_behind": 4, "topics_unknown": 0}
@@ -95,7 +102,7 @@ def test_more_than_the_objective_is_a_finding_where_it_can_be_held_at_any_moment
 def test_the_report_and_the_journal_have_it() -> None:
     """The journal as numbers: what is told of the last drills is read from there."""
     told = rehearsed()
-    rpo = {"objective": {"records": 0, "seconds": None}, "offsets": 3, "seconds": None, "met": False}
+    rpo = {"objective": {"records": 0, "seconds": None}, "offsets": 3, "seconds": None, "met": None}
     assert told.document()["rpo"] == rpo
     assert "would have lost 3 offsets, of unknown age; the objective is 0 records" in told.describe()
     chain = written(("d1", BEGUN, {"mode": "rehearsal"}), ("d1", ENDED, told.ended()))

@@ -48,7 +48,8 @@ def steps(notes: Notes | None = None, copies: Callable[[], Any] = lambda: COPIES
 
     usual = {
         "flow": "orders-dr",
-        "source": SimpleNamespace(alias="east"),
+        "source": SimpleNamespace(alias="east", hasty=refuses(AWAY)),
+        "led_back": lambda: (),
         "target": SimpleNamespace(alias="west", retry=lambda call: call(), topics=lambda _: copies()),
         "welcome": lambda _: {},
         "denied": lambda _: (),

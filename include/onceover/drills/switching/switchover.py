@@ -56,19 +56,20 @@ class SwitchoverOutcome(DrillOutcome):
 
     @property
     def loss(self) -> Loss | None:
-        """What is on the source alone.
+        """What is on the source alone: what stands there behind the cut, which is looked for at the end.
 
-        Of a planned one: what was written there behind the cut, which is looked for at its end.
+        An unplanned one keeps no writers off: what its look has told is less than that.
         """
-        if self.plan.mode != PLANNED:
-            look = self.evidence_of(LOOK)
-            return None if look is None else Loss.of(None if look["partitions_unknown"] else look["losses"])
         seen = self.evidence_of(VERIFY)
         if seen is None:
             return None
-        offsets = None if seen["topics_unknown"] else seen["written_behind"]
-        # How old it is was not asked: it is younger than the cut.
-        return Loss(offsets, 0.0 if offsets == 0 else None)
+        offsets: int = seen["written_behind"]
+        if seen["topics_unknown"]:
+            return Loss(None, None)
+        look = self.evidence_of(LOOK) if self.plan.mode != PLANNED else None
+        # What was missing at the look is the oldest of it; what came later is younger than that.
+        before = Loss.of(None if look is None or look["partitions_unknown"] else look["losses"])
+        return Loss(offsets, 0.0 if offsets == 0 else before.seconds if before.offsets else None)
 
     @property
     def verdict(self) -> str | None:
@@ -84,6 +85,11 @@ class SwitchoverOutcome(DrillOutcome):
         others = [r for r in self.results if r.name != REVERSE]
         done = all(r.state is StepState.DONE for r in others)
         return {**super().ended(), "done": done, "codes": [code for code, _ in self._broken]}
+
+    @property
+    def holds_loss(self) -> bool:
+        """Of a planned one always: writers are kept off for it."""
+        return self.plan.mode == PLANNED or super().holds_loss
 
     @property
     def breaking(self) -> tuple[DrillCode, ...]:

@@ -14,8 +14,10 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.dryrun import losses_of
+from onceover.drills.progress import copied_to
 from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.drills.switching.standing import SourceStanding
+from onceover.drills.switching.watch import written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
@@ -27,6 +29,9 @@ from onceover.state.records.enrolment import Enrolment
 _NAMED: Final = 3
 # A marker of what was fenced is written within a fraction of it.
 _SETTLES_S: Final = 8.0
+# What was lost is told at the end, when clients wait for nobody: a source that is gone costs no more.
+_LOSS_S: Final = 5.0
+_COUNTED: Final = 20_000
 # For so long nobody is asked again; a person who says yes takes longer.
 _GOOD_S: Final = 5.0
 
@@ -157,7 +162,26 @@ class UnplannedSteps(SwitchSteps):
         self._name_left_fence()
         # Who goes on behind another one has not seen which these were.
         self._name_anew({} if self._stood is None else self._stood.copies)
-        return {**evidence, "clients_on_the_target": there}
+        return {**evidence, **self._left_behind(), "clients_on_the_target": there}
+
+    def _left_behind(self) -> Mapping[str, int | None]:
+        """Count what stands on the source behind the cut, if it answers: nobody kept its writers off."""
+        mine = self._live()
+        try:
+            with self.parts.source.hasty(_LOSS_S) as source:
+                # Before anybody else waits for it: what the flow the other way has led back is told there.
+                source.cluster_id()
+                led_back = self.parts.led_back()
+                live = [each for each in mine.values() if each.target not in led_back]
+                copied = copied_to(self.parts.target, self.parts.flow, live)
+                pause, deadline = self.parts.pause, Deadline(_LOSS_S)
+                written, gone = written_behind(source, live, copied, pause, deadline, _COUNTED)
+        except OnceoverError:
+            return {"written_behind": None, "topics_unknown": len(mine)}
+        return {
+            "written_behind": sum(written.values()),
+            "topics_unknown": len(gone) + len(mine) - len(live),
+        }
 
     def _check_topics(self, live: Sequence[Enrolment]) -> None:
         shown, now = self._shown[1].copies, self._copy_ids()

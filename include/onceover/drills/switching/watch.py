@@ -6,6 +6,7 @@ is none: a transaction that was open when the fence came may end late.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -123,6 +124,7 @@ def written_behind(
     copied: Mapping[TopicPartition, int],
     pause: Callable[[float], object],
     deadline: Deadline,
+    counted: float = math.inf,
 ) -> tuple[dict[TopicPartition, int], list[str]]:
     """Return what stands behind the cut on the source, and its topics that are gone, or others by now.
 
@@ -130,6 +132,7 @@ def written_behind(
 
     Args:
         promoted: the topics' records; ``copied`` how far they were copied, where those do not tell.
+        counted: records are counted among so many offsets; of more it is the offsets, whatever they are.
 
     Raises:
         Retriable: the source is away.
@@ -146,7 +149,11 @@ def written_behind(
     }
     cuts = {tp: at for tp, at in {**copied, **told}.items() if tp.topic not in lost}
     watch = SourceWatch(source, sorted(infos), pause)
-    return watch.written(cuts, watch.ends(), deadline), sorted(lost)
+    ends = watch.ends()
+    offsets = {tp: end - cuts.get(tp, 0) for tp, end in ends.items() if end > cuts.get(tp, 0)}
+    if sum(offsets.values()) > counted:
+        return offsets, sorted(lost)
+    return watch.written(cuts, ends, deadline), sorted(lost)
 
 
 def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:

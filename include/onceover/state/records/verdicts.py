@@ -218,10 +218,13 @@ def audit_need(flow: str, entry: Mapping[str, Any] | None) -> dict[str, Any] | N
     where = f" In {', '.join(named[:_NAMED])}{f' and {more} more' if more > 0 else ''}." if named else ""
     ago = age_text(failed["age_s"])
     full = f"`onceover audit {flow} --full` takes this away"
-    if named:
+    # What was wrong with a position or a group has no offsets, and goes with the next audit.
+    placed = (each for each in failed["partitions"] if each["source_from"] < each["source_to"])
+    records = [f"{each['topic']}:{each['partition']}" for each in placed]
+    if records:
         full += (
             " while the source holds those offsets; once it does not, only a copy made anew does: delete the "
-            f"target topic, then `onceover partition reseed {flow} {named[0]}`"
+            f"target topic, then `onceover partition reseed {flow} {records[0]}`, and so for each"
         )
     return {
         "code": StateCode.AUDIT_FAILED,
