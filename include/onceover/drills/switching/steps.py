@@ -192,7 +192,8 @@ class PlannedSteps(SwitchSteps):
                 f"{len(left)} positions are left alone: {left[0].object}: {left[0].message}",
                 code=DrillCode.GROUPS_LEFT,
                 where=self.parts.target.alias,
-                resolve=left[0].resolve,
+                resolve=f"{commands.command('groups', 'plan', self.parts.flow)} has what it asks for: "
+                f"{left[0].resolve}; then run it again",
             )
         self._name_skips(applied)
         return planned, applied
