@@ -129,6 +129,15 @@ def test_finding_at_the_end_makes_nothing_younger() -> None:
     told("record", *WRITTEN, Event("audit"), Event("foreign record", 0), Event("audit"))
 
 
+@pytest.mark.parametrize("variant", [0, 1], ids=["its readers find out", "its broker finds out"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nobody_can_read_behind_the_position_makes_no_proof_younger(kind: str, variant: int) -> None:
+    """With at_least_once it is looked at apart from what was copied: data goes before its progress."""
+    foreign, broken = Event("foreign record", 0, 1, 1), Event("target damaged", 0, 1, variant)
+    for before in ((), (*WRITTEN, Event("audit"))):
+        told(kind, *before, foreign, foreign, broken, Event("audit"))
+
+
 def test_target_partition_that_the_flow_never_wrote_to_is_looked_at() -> None:
     """A handler flow, an incremental audit."""
     story = (Event("foreign record", 2),)
