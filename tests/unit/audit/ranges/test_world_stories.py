@@ -255,6 +255,25 @@ def test_flow_that_was_down_for_longer_than_the_source_keeps_is_not_wrong(
     assert told(kind, *story, Event("skip", 0, 4), Event("copy", 0)).verdict is not Verdict.FAIL
 
 
+@pytest.mark.parametrize("skipped", [(), (Event("skip", 0, 1),)], ids=["waits", "skipped"])
+def test_what_was_sent_ahead_is_no_phantom_when_the_source_has_lost_it(skipped: tuple[Event, ...]) -> None:
+    """A flow that was killed before its progress was written, and down for longer than the source keeps."""
+    ahead = (Event("produce", 0, 4), Event("sent ahead", 0, 3))
+    for taken in (2, 4):
+        answer = told("at-least-once", *ahead, Event("source expires", 0, taken), *skipped)
+        assert answer.verdict is Verdict.UNVERIFIABLE
+        assert "RETENTION" in reasons(answer)
+
+
+@pytest.mark.parametrize("skipped", [(), (Event("skip", 0, 1),)], ids=["waits", "skipped"])
+def test_foreign_record_that_was_named_stays_when_the_source_has_lost_what_was_sent(
+    skipped: tuple[Event, ...],
+) -> None:
+    """It cannot be told from what was sent ahead any more; that does not make it right."""
+    foreign = (Event("foreign record", 0, 1, 1), Event("produce", 0, 4), Event("audit"))
+    told("at-least-once", *foreign, Event("source expires", 0, 2), *skipped)
+
+
 def test_compacted_source_that_rewrites_keys_beyond_the_position_is_not_wrong() -> None:
     """The copy still has what the source has replaced already."""
     story = (Event("produce", 0, 3), Event("copy", 0), Event("produce", 0, 3), Event("source is cleaned"))
