@@ -274,6 +274,13 @@ def test_foreign_record_that_was_named_stays_when_the_source_has_lost_what_was_s
     told("at-least-once", *foreign, Event("source expires", 0, 2), *skipped)
 
 
+def test_record_that_was_sent_ahead_and_then_skipped_is_no_false_receipt() -> None:
+    """It is on the target, as on the source, and no receipt can speak of it."""
+    story = (*WRITTEN, Event("produce", 0, 2), Event("sent ahead", 0, 1), Event("skip", 0, 1))
+    for more in ((Event("copy", 0),), (Event("produce", 0, 2), Event("copy", 0))):
+        assert told("at-least-once", *story, *more).verdict is Verdict.UNVERIFIABLE
+
+
 def test_compacted_source_that_rewrites_keys_beyond_the_position_is_not_wrong() -> None:
     """The copy still has what the source has replaced already."""
     story = (Event("produce", 0, 3), Event("copy", 0), Event("produce", 0, 3), Event("source is cleaned"))
