@@ -380,7 +380,23 @@ class World:
         """Let a log cleaner run on one side of a compacted topic."""
         if self.kind.compacted:
             log = self.there(partition) if target else self.here(partition)
+            before = dict(self.there(partition).visible())
             log.clean(tombstones=variant % 2 == 1)
+            if target:
+                self._follow(partition, before)
+
+    def _follow(self, partition: int, before: dict[int, Content]) -> None:
+        """Let the equal copy that a cleaner has kept in its place stand for one that it has taken."""
+        kept = dict(self.there(partition).visible())
+        for homes in self.truth.homes.values():
+            for index, (target, taken) in enumerate(homes):
+                if target != partition or taken not in before or taken in kept:
+                    continue
+                equal = (o for o, c in kept.items() if o > taken and c == before[taken])
+                place = next((o for o in equal if (partition, o) in self.truth.surplus), None)
+                if place is not None and not any(taken < o < place for o in kept):
+                    homes[index] = partition, place
+                    self.truth.surplus.discard((partition, place))
 
     def forget(self, records: int) -> None:
         """Let the offset map's retention take its oldest records."""

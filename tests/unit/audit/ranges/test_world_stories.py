@@ -96,6 +96,22 @@ def test_what_a_cleaner_can_have_taken_is_counted(side: str) -> None:
     assert reasons(answer) == {"COMPACTED_HISTORY"}
 
 
+def test_copy_that_the_targets_cleaner_has_kept_of_two_is_the_one_that_belongs_there() -> None:
+    """The same record came twice and the cleaner took the first one: both sides hold it once."""
+    story = (Event("produce", 0, 1), Event("copy and repeat", 0), Event("target is cleaned", 0))
+    assert told("compacted", *story).verdict is Verdict.PASS
+    named = told("compacted", *story[:2], Event("audit"), *story[2:], Event("audit fully"))
+    assert named.verdict is Verdict.PASS
+
+
+def test_altered_copy_of_a_tombstone_that_the_source_has_cleaned_is_told_once() -> None:
+    """Nothing is left to hold it against."""
+    story = (Event("produce", 0, 1, 1), Event("copy and alter", 0), Event("source is cleaned", 0, 1, 1))
+    answer = told("compacted", *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"COMPACTED_HISTORY"})
+    assert told("compacted", *story, Event("audit")).verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("kind", ["record", "compacted", "handler"])
 def test_damaged_data_never_pass(kind: str, side: str) -> None:
