@@ -256,8 +256,10 @@ def _pieces(
 
 
 def _holds(outer: Range, inner: Range) -> bool:
+    # What a handler makes of the same source offsets lies in several target partitions.
     return (
-        outer.source_from <= inner.source_from
+        outer.target == inner.target
+        and outer.source_from <= inner.source_from
         and inner.source_to <= outer.source_to
         and outer.target_from <= inner.target_from
         and inner.target_to <= outer.target_to

@@ -123,6 +123,14 @@ def test_damaged_data_never_pass(kind: str, side: str) -> None:
         assert told(kind, *WRITTEN, broken).verdict is Verdict.UNVERIFIABLE
 
 
+@pytest.mark.parametrize("kind", ["handler", "handler-compacted"])
+def test_what_nobody_can_read_stays_unread_when_another_target_partition_was_opened(kind: str) -> None:
+    """The same source offsets, and offsets alike on both target partitions."""
+    story = (Event("bad record", 0), Event("produce"), Event("produce"), Event("copy", 0))
+    told(kind, *story, Event("target damaged", 0))
+    told(kind, *story[1:], Event("produce"), Event("copy and lose"), Event("target damaged", 0))
+
+
 def test_foreign_batch_that_nobody_can_read_is_no_pass() -> None:
     """It lies over an empty range of the source."""
     story = (*WRITTEN, Event("audit"), Event("foreign record", 0), Event("target damaged", 0, 1, 1))
