@@ -125,6 +125,7 @@ class World:
         self.named: set[Place] = set()
         self.forgot = False
         self.overlooked: set[int] = set()
+        self._sent: set[Place] = set()
         self._twin: Content | None = None
         for partition in range(2):
             self._commit(partition)
@@ -237,8 +238,10 @@ class World:
             return
         written = self._write(partition, taken)
         self._note(partition, (begin, end), written)
-        if fault and written:
-            FAULTS[fault](self, partition, written)
+        # Whatever becomes of the second copy of what was sent ahead, the first one is right.
+        once = [each for each in written if (partition, each[0]) not in self._sent]
+        if fault and once:
+            FAULTS[fault](self, partition, once)
 
     def ahead(self, partition: int, records: int) -> None:
         """With at_least_once: send records and be killed before their progress is committed."""
@@ -249,6 +252,7 @@ class World:
                     (place,) = self.there(partition).append([content])
                     self.truth.again.add((partition, place))
                     self.truth.homes.setdefault((partition, offset), [])
+                    self._sent.add((partition, offset))
 
     def _hidden(self, partition: int) -> bool:
         return self.here(partition).stable < self.positions[partition]
@@ -350,10 +354,13 @@ class World:
         """Let a faulty flow go past records without copying them, and without saying so in its map."""
         log, begin = self.here(partition), self.positions[partition]
         end = min(begin + records, log.stable)
+        passed = [(o, c) for o, c in log.visible() if begin <= o < end]
+        # What was sent ahead of its progress is on the target, whoever goes past it then.
+        if any((partition, offset) in self._sent for offset, _ in passed):
+            return
         # Nobody can tell one from the other where an operator has skipped records of the partition, too.
         if begin < end and log.start <= begin and partition not in self.enrolment.changed:
             self.overlooked.add(partition)
-            passed = [(o, c) for o, c in log.visible() if begin <= o < end]
             self.truth.lost |= {(partition, o) for o, c in passed if self._becomes(partition, o, c)}
             self.positions[partition] = end
             self._commit(partition)
@@ -373,7 +380,23 @@ class World:
         """Let a log cleaner run on one side of a compacted topic."""
         if self.kind.compacted:
             log = self.there(partition) if target else self.here(partition)
+            before = dict(self.there(partition).visible())
             log.clean(tombstones=variant % 2 == 1)
+            if target:
+                self._follow(partition, before)
+
+    def _follow(self, partition: int, before: dict[int, Content]) -> None:
+        """Let the equal copy that a cleaner has kept in its place stand for one that it has taken."""
+        kept = dict(self.there(partition).visible())
+        for homes in self.truth.homes.values():
+            for index, (target, taken) in enumerate(homes):
+                if target != partition or taken not in before or taken in kept:
+                    continue
+                equal = (o for o, c in kept.items() if o > taken and c == before[taken])
+                place = next((o for o in equal if (partition, o) in self.truth.surplus), None)
+                if place is not None and not any(taken < o < place for o in kept):
+                    homes[index] = partition, place
+                    self.truth.surplus.discard((partition, place))
 
     def forget(self, records: int) -> None:
         """Let the offset map's retention take its oldest records."""

@@ -248,12 +248,15 @@ def proven(content: Content) -> dict[TopicPartition, Watermark]:
     led_here = {
         finding.target for each in everything for finding in each.findings if finding.target != each.target
     }
+    left_beside = {each.target for each in content.beside if not each.nothing_left}
     for seen, result in zip(content.snapshot.partitions, content.partitions, strict=True):
         further = result.verified_to > max(result.verified_before, result.source_from)
         # Nothing new on the source and nothing wrong: proven again, now. Not where the target was looked at
         # from a later offset on: what was written behind the proof may be before that.
         again = result.verified_to >= max(0, result.source_to) and result.nothing_left
         again = again and result.target_from <= result.verified_target and seen.target not in led_here
+        # Nor where somebody's records behind the position are wrong, or could not be read.
+        again = again and seen.target not in left_beside
         if further or again:
             wanted[seen.target] = Watermark(
                 offset=result.verified_to,

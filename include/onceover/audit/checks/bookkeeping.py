@@ -78,8 +78,9 @@ def check_without_groups(
 def _works(
     store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult]
 ) -> list[_Work]:
+    repeats = snapshot.layout.delivery == "at_least_once"
     return [
-        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since))
+        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since), repeats=repeats)
         for seen, result in zip(snapshot.partitions, partitions, strict=True)
     ]
 
@@ -92,8 +93,11 @@ def _checks(work: Iterable[_Work], snapshot: AuditSnapshot, look: RecordLooks) -
 class _Work:
     """One partition, with what its receipts say, gone through once."""
 
-    def __init__(self, seen: PartitionSnapshot, result: PartitionResult, pair: StoredPair) -> None:
+    def __init__(
+        self, seen: PartitionSnapshot, result: PartitionResult, pair: StoredPair, *, repeats: bool
+    ) -> None:
         self.seen = seen
+        self.repeats = repeats
         self.result = result
         self.pair = pair
         self.ledger = ledger(pair.records(), result.source_from, _MAX_COMMITS)
@@ -121,7 +125,7 @@ class _Work:
             yield check_position(position, look)
         except Unreadable as error:
             yield not_readable(Area.POSITIONS, POSITION_NAME, seen.source, error, offset=seen.position)
-        yield from check_receipts(result, self.pair.records())
+        yield from check_receipts(result, self.pair.records(), sent_ahead=self.repeats and seen.by_hand)
         if result.mode is not Mode.HANDLER:
             # A handler may change a record: that it was applied rightly is what comparing the content shows.
             scope = SharedOffsets(result.source_from, result.source_to, result.target_from, result.target_to)

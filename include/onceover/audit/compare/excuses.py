@@ -165,10 +165,12 @@ class Repeats(NamedTuple):
     Args:
         places: where the source holds each content that is surplus here, its last offset.
         position: next source offset to copy.
+        lapsed: why the source no longer holds records that may have been sent before their progress.
     """
 
     places: Mapping[int, int]
     position: int
+    lapsed: Reason | None = None
 
     def __call__(self, finding: Finding) -> Unverifiable | None:
         """Excuse one more copy of what the source holds."""
@@ -177,12 +179,22 @@ class Repeats(NamedTuple):
             at = finding.source_offset
         elif finding.kind is FindingKind.PHANTOM and finding.target_mark is not None:
             at = self.places.get(parse_mark(finding.target_mark).content)
+            if at is None:
+                return self._sent_ahead(finding)
         if at is None:
             return None
         if at >= self.position:
             return _one(Reason.NOT_COPIED_YET, finding, at, "they are there before their progress is")
         why = "delivered again: by the flow, as at_least_once may, or by somebody else"
         return _one(Reason.AT_LEAST_ONCE, finding, at, why)
+
+    def _sent_ahead(self, finding: Finding) -> Unverifiable | None:
+        """Excuse what may be a copy of a record that the source has lost before its progress was written."""
+        if self.lapsed is None or finding.source is None:
+            return None
+        why = "sent before their progress, or somebody else's: the source has lost what was to be copied"
+        # Of the target alone: nobody knows which source offset it was.
+        return Unverifiable(self.lapsed, finding.source, self.position, self.position, 1, why)
 
 
 # ---- taken by a log cleaner

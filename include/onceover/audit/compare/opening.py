@@ -91,7 +91,7 @@ def _excuses(
         here, there = (_held(task, span, sides, side) for side in Side)
         yield Cleaned(alignment, span, here, there, keyed=span.mode is not Mode.HANDLER)
     if task.repeats:
-        yield Repeats(_places(task, span, sides, alignment), span.source_to)
+        yield Repeats(_places(task, span, sides, alignment), span.source_to, task.lapsed)
 
 
 def _held(task: Task, span: Range, sides: Sides, side: Side) -> CompactedSide:

@@ -14,7 +14,7 @@ from typing import Final
 
 from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
-from onceover.audit.model import FindingKind, Mode, Reason, Verdict
+from onceover.audit.model import FindingKind, Mode, Verdict
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, AuditAnswer, AuditFailure, Verdicts
 
@@ -255,8 +255,9 @@ def _compared_again(failure: AuditFailure, told: FinishedAudit) -> bool:
     gaps = [gap for each in results for gap in each.unverifiable]
     if any(gap.offset_from < end and gap.offset_to > begin for gap in gaps):
         return False
-    # One without source offsets is about the target alone, such as a batch there that nobody can read.
-    if any(gap.offset_from == gap.offset_to and gap.reason is Reason.UNREADABLE for gap in gaps):
+    # One without source offsets is about the target alone, such as a batch there that nobody can read, or
+    # what at_least_once may have sent ahead of what the source has lost since.
+    if any(gap.offset_from == gap.offset_to for gap in gaps):
         return False
     spans = [(each.source_from, each.source_to) for each in results]
     return _covered(begin, end, spans) and _target_covered(failure, results, told)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.crossmatch import Sighting, crossmatch, wanted
-from onceover.audit.model import DECIDED, Digest, Finding, Mode, Range, Unverifiable
+from onceover.audit.model import DECIDED, Digest, Finding, Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds
 from onceover.audit.ranges.cut import Hole
 from onceover.audit.ranges.spreading import TargetStretch
@@ -51,6 +51,7 @@ class PairPlan:
         claims: with a handler, of each range.
         cleaned: one of the topics is compacted.
         repeats: delivery is at_least_once.
+        lapsed: as a task has it.
     """
 
     bounds: Bounds
@@ -64,6 +65,7 @@ class PairPlan:
     claims: tuple[tuple[TargetStretch, ...], ...] = ()
     cleaned: bool = False
     repeats: bool = False
+    lapsed: Reason | None = None
 
     def work(self, ranges: Sequence[Range], size: int) -> Iterator[Task]:
         """Yield tasks for some of its ranges."""
@@ -87,6 +89,7 @@ class PairPlan:
             dead_letter=self.dead_letter,
             cleaned=self.cleaned,
             repeats=self.repeats,
+            lapsed=self.lapsed,
             proven=(0, 0) if mark is None else (mark.offset, 0 if self.spreading else mark.target_offset),
         )
 
@@ -253,8 +256,10 @@ def _pieces(
 
 
 def _holds(outer: Range, inner: Range) -> bool:
+    # What a handler makes of the same source offsets lies in several target partitions.
     return (
-        outer.source_from <= inner.source_from
+        outer.target == inner.target
+        and outer.source_from <= inner.source_from
         and inner.source_to <= outer.source_to
         and outer.target_from <= inner.target_from
         and inner.target_to <= outer.target_to

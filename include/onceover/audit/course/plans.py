@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
-from onceover.audit.ranges.bounds import Bounds, ahead, bound, surplus
+from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
 from onceover.audit.ranges.cut import Copied, Hole, StoredPair, borders, cut, holes
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
@@ -84,10 +84,17 @@ class PlanInputs(NamedTuple):
         """Yield a plan for what is behind a position: sent before its progress, or nobody's."""
         if not seen.is_there or seen.target_end is None:
             return
-        bounds = ahead(seen, self._bounds(seen, self._pair(seen, seen.target)))
+        pair = self._pair(seen, seen.target)
+        bounds = ahead(seen, self._bounds(seen, pair))
         if not bounds.empty:
-            ranges = tuple(cut(bounds, ()))
-            yield PairPlan(bounds, ranges, untimed=seen.untimed, repeats=True, log_start=bounds.source_from)
+            yield PairPlan(
+                bounds,
+                tuple(cut(bounds, ())),
+                untimed=seen.untimed,
+                repeats=True,
+                lapsed=lapsed(seen, _sent_from(seen, pair)),
+                log_start=bounds.source_from,
+            )
 
     def _bounds(self, seen: PartitionSnapshot, pair: StoredPair) -> Bounds:
         options = {"handled": self.handled, "repeats": self.repeats}
@@ -187,6 +194,15 @@ def _holes(seen: PartitionSnapshot, pair: StoredPair, *, alone: bool) -> tuple[H
         return ()
     begins = alone and seen.target_end == 0
     return tuple(holes(pair.records(), Copied(seen.start, seen.position or 0, alone, begins)))
+
+
+def _sent_from(seen: PartitionSnapshot, pair: StoredPair) -> int:
+    """Return the first source offset whose record can have been sent without its progress."""
+    position = seen.position or 0
+    if not seen.by_hand:
+        return position
+    # It may have been sent before an operator told the flow to go past it.
+    return min(position, max((each.source_end for each in pair.records()), default=seen.start))
 
 
 def _reaches_back(seen: PartitionSnapshot, pair: StoredPair) -> bool:

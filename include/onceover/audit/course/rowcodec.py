@@ -113,6 +113,7 @@ def task_row(task: Task) -> Row:
         "cleaned": task.cleaned,
         "repeats": task.repeats,
         "proven": list(task.proven),
+        "lapsed": None if task.lapsed is None else str(task.lapsed),
     }
 
 
@@ -132,6 +133,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
         row["cleaned"],
         row["repeats"],
         (row["proven"][0], row["proven"][1]),
+        None if row["lapsed"] is None else Reason(row["lapsed"]),
     )
 
 

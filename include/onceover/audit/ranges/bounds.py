@@ -94,6 +94,12 @@ def ahead(seen: PartitionSnapshot, bounds: Bounds) -> Bounds:
     return replace(bounds, source_from=bounds.source_to, target_from=begin, target_to=end, unverifiable=())
 
 
+def lapsed(seen: PartitionSnapshot, offset: int) -> Reason | None:
+    """Return why the source no longer holds all records from an offset on; None where it does."""
+    log = seen.source_log
+    return None if log is None or log.start <= offset else _gone(log)
+
+
 def not_taken_in(source: TopicPartition, log: PartitionLog) -> Unverifiable:
     """Return what is said of a partition that is in the flow's filter and not part of the flow."""
     text = "the flow has not taken the partition in: see `onceover status`"

@@ -36,6 +36,8 @@ class Task:
         cleaned: one of the topics is compacted: its cleaner may take records.
         repeats: delivery is at_least_once.
         proven: source and target offset up to which earlier audits have proven everything.
+        lapsed: why the source no longer holds records that may have been sent before their progress; None
+            where it holds all of them.
     """
 
     ids: tuple[UUID, UUID]
@@ -50,6 +52,7 @@ class Task:
     cleaned: bool = False
     repeats: bool = False
     proven: tuple[int, int] = (0, 0)
+    lapsed: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)

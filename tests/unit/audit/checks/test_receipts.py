@@ -131,3 +131,22 @@ def test_ledger_tells_when_what_follows_was_committed() -> None:
 def test_ledger_of_nothing_reaches_nowhere() -> None:
     """A pair without receipts."""
     assert ledger([], 0, 5).reached is None
+
+
+@pytest.mark.parametrize(("end", "ok"), [(200, True), (199, None), (150, None)])
+def test_record_that_was_sent_before_an_operator_went_past_it_needs_no_receipt(
+    end: int, ok: bool | None
+) -> None:
+    """With at_least_once it may be on the target; with another delivery it cannot be."""
+    receipts = [_receipt(0, end)]
+    (check,) = (e for e in check_receipts(_RESULT, receipts, sent_ahead=True) if e.name == ADDS_UP)
+    assert check.ok is ok
+    (strict,) = _named(_RESULT, receipts, ADDS_UP)
+    assert strict.ok is (end == 200)
+
+
+def test_more_records_than_source_offsets_without_a_receipt_never_add_up() -> None:
+    """Nor do fewer than the receipts claim."""
+    for receipts in ([_receipt(0, 200, records=30)], [_receipt(0, 200), _receipt(0, 60)]):
+        (check,) = (e for e in check_receipts(_RESULT, receipts, sent_ahead=True) if e.name == ADDS_UP)
+        assert check.ok is False

@@ -169,6 +169,16 @@ def test_repeats_of_at_least_once_are_told_and_surplus_records_stay() -> None:
     assert told == {(Reason.AT_LEAST_ONCE, 0), (Reason.NOT_COPIED_YET, 5)}
 
 
+def test_what_at_least_once_may_have_sent_of_lost_records_is_told_of_the_target_alone() -> None:
+    """Nobody knows which source offset it was; where the source holds all of it, it is nobody's."""
+    alignment = align(sketch(()), sketch(recs([(4, HISTORY[6])])), (TP, TP))
+    found = asked([Repeats({}, 5, Reason.RETENTION)], alignment.findings())
+    assert found.findings == ()
+    told = [(each.reason, each.offset_from, each.offset_to) for each in found.told]
+    assert told == [(Reason.RETENTION, 5, 5)]
+    assert len(asked([Repeats({}, 5)], alignment.findings()).findings) == 1
+
+
 def test_what_was_proven_before_it_was_taken_needs_no_saying() -> None:
     """It is left out of the comparison all the same."""
     excused = Excused([Decided((Hole(3, 6),), frozenset())], proven=(5, 0))

@@ -96,6 +96,22 @@ def test_what_a_cleaner_can_have_taken_is_counted(side: str) -> None:
     assert reasons(answer) == {"COMPACTED_HISTORY"}
 
 
+def test_copy_that_the_targets_cleaner_has_kept_of_two_is_the_one_that_belongs_there() -> None:
+    """The same record came twice and the cleaner took the first one: both sides hold it once."""
+    story = (Event("produce", 0, 1), Event("copy and repeat", 0), Event("target is cleaned", 0))
+    assert told("compacted", *story).verdict is Verdict.PASS
+    named = told("compacted", *story[:2], Event("audit"), *story[2:], Event("audit fully"))
+    assert named.verdict is Verdict.PASS
+
+
+def test_altered_copy_of_a_tombstone_that_the_source_has_cleaned_is_told_once() -> None:
+    """Nothing is left to hold it against."""
+    story = (Event("produce", 0, 1, 1), Event("copy and alter", 0), Event("source is cleaned", 0, 1, 1))
+    answer = told("compacted", *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"COMPACTED_HISTORY"})
+    assert told("compacted", *story, Event("audit")).verdict is Verdict.PASS
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("kind", ["record", "compacted", "handler"])
 def test_damaged_data_never_pass(kind: str, side: str) -> None:
@@ -105,6 +121,14 @@ def test_damaged_data_never_pass(kind: str, side: str) -> None:
     for variant in (0, 1):
         broken = Event(f"{side} damaged", 0, 1, variant)
         assert told(kind, *WRITTEN, broken).verdict is Verdict.UNVERIFIABLE
+
+
+@pytest.mark.parametrize("kind", ["handler", "handler-compacted"])
+def test_what_nobody_can_read_stays_unread_when_another_target_partition_was_opened(kind: str) -> None:
+    """The same source offsets, and offsets alike on both target partitions."""
+    story = (Event("bad record", 0), Event("produce"), Event("produce"), Event("copy", 0))
+    told(kind, *story, Event("target damaged", 0))
+    told(kind, *story[1:], Event("produce"), Event("copy and lose"), Event("target damaged", 0))
 
 
 def test_foreign_batch_that_nobody_can_read_is_no_pass() -> None:
@@ -127,6 +151,15 @@ def test_what_was_never_proven_stays_named_until_it_is_gone_from_the_source() ->
 def test_finding_at_the_end_makes_nothing_younger() -> None:
     """What was proven was proven then."""
     told("record", *WRITTEN, Event("audit"), Event("foreign record", 0), Event("audit"))
+
+
+@pytest.mark.parametrize("variant", [0, 1], ids=["its readers find out", "its broker finds out"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_nobody_can_read_behind_the_position_makes_no_proof_younger(kind: str, variant: int) -> None:
+    """With at_least_once it is looked at apart from what was copied: data goes before its progress."""
+    foreign, broken = Event("foreign record", 0, 1, 1), Event("target damaged", 0, 1, variant)
+    for before in ((), (*WRITTEN, Event("audit"))):
+        told(kind, *before, foreign, foreign, broken, Event("audit"))
 
 
 def test_target_partition_that_the_flow_never_wrote_to_is_looked_at() -> None:
@@ -244,6 +277,32 @@ def test_flow_that_was_down_for_longer_than_the_source_keeps_is_not_wrong(
     story = (*WRITTEN, *before, Event("produce", 0, 4), Event("source expires", 0, 6))
     assert told(kind, *story).verdict is Verdict.UNVERIFIABLE
     assert told(kind, *story, Event("skip", 0, 4), Event("copy", 0)).verdict is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("skipped", [(), (Event("skip", 0, 1),)], ids=["waits", "skipped"])
+def test_what_was_sent_ahead_is_no_phantom_when_the_source_has_lost_it(skipped: tuple[Event, ...]) -> None:
+    """A flow that was killed before its progress was written, and down for longer than the source keeps."""
+    ahead = (Event("produce", 0, 4), Event("sent ahead", 0, 3))
+    for taken in (2, 4):
+        answer = told("at-least-once", *ahead, Event("source expires", 0, taken), *skipped)
+        assert answer.verdict is Verdict.UNVERIFIABLE
+        assert "RETENTION" in reasons(answer)
+
+
+@pytest.mark.parametrize("skipped", [(), (Event("skip", 0, 1),)], ids=["waits", "skipped"])
+def test_foreign_record_that_was_named_stays_when_the_source_has_lost_what_was_sent(
+    skipped: tuple[Event, ...],
+) -> None:
+    """It cannot be told from what was sent ahead any more; that does not make it right."""
+    foreign = (Event("foreign record", 0, 1, 1), Event("produce", 0, 4), Event("audit"))
+    told("at-least-once", *foreign, Event("source expires", 0, 2), *skipped)
+
+
+def test_record_that_was_sent_ahead_and_then_skipped_is_no_false_receipt() -> None:
+    """It is on the target, as on the source, and no receipt can speak of it."""
+    story = (*WRITTEN, Event("produce", 0, 2), Event("sent ahead", 0, 1), Event("skip", 0, 1))
+    for more in ((Event("copy", 0),), (Event("produce", 0, 2), Event("copy", 0))):
+        assert told("at-least-once", *story, *more).verdict is Verdict.UNVERIFIABLE
 
 
 def test_compacted_source_that_rewrites_keys_beyond_the_position_is_not_wrong() -> None:
