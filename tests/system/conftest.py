@@ -102,7 +102,7 @@ class AskingRun:
         """Return the question once a person is asked, None when the run has ended well without."""
 
         def waiting() -> str:
-            assert self.state != "failed", self._failure()
+            assert self.state != "failed", failed_logs(self.airflow, self.dag_id, self.run_id)
             task = self._asking
             if task["state"] == "awaiting_input" and task["try_number"] > after_try:
                 return "asked"
@@ -153,9 +153,17 @@ class AskingRun:
             for line in (self.airflow.home / "scheduler.log").read_text().splitlines()
         )
 
-    def _failure(self) -> str:
-        failed = [task_id for task_id, state in self.states.items() if state == "failed"]
-        return "\n".join(f"{task_id}:\n{self.log(task_id)}" for task_id in failed)
+
+def failed_logs(airflow: AirflowStandalone, dag_id: str, run_id: str) -> str:
+    """Return what the last tries of a run's failed tasks wrote."""
+    tasks = airflow.tasks(dag_id, run_id)
+    failed = {
+        task_id: int(task["try_number"]) for task_id, task in tasks.items() if task["state"] == "failed"
+    }
+    return "\n".join(
+        f"{dag_id} {task_id}:\n{airflow.task_logs(dag_id, run_id, task_id, tries)}"
+        for task_id, tries in failed.items()
+    )
 
 
 @pytest.fixture(scope="package")

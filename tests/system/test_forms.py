@@ -17,7 +17,7 @@ from tests.support.clusters import SharedCluster
 from tests.support.groups import commit_all
 from tests.support.judge import compare_topics
 from tests.support.wait import wait_until
-from tests.system.conftest import Side
+from tests.system.conftest import Side, failed_logs
 from tests.system.person import Form, Person, Value
 
 FLOW = "flights"
@@ -269,11 +269,5 @@ def ended(airflow: AirflowStandalone, runs: Mapping[str, str]) -> dict[str, str]
 
 def why(airflow: AirflowStandalone, runs: Mapping[str, str], states: Mapping[str, str]) -> str:
     """Return what the failed tasks of failed runs wrote last."""
-    told = []
-    for dag_id, run_id in runs.items():
-        tasks = airflow.tasks(dag_id, run_id) if states[dag_id] == "failed" else {}
-        for task_id, task in tasks.items():
-            if task["state"] == "failed":
-                log = airflow.task_logs(dag_id, run_id, task_id, int(task["try_number"]))
-                told.append(f"{dag_id} {task_id}:\n{log[-_TOLD_CHARACTERS:]}")
-    return "\n".join(told)
+    failed = [dag_id for dag_id in runs if states[dag_id] == "failed"]
+    return "\n".join(failed_logs(airflow, dag_id, runs[dag_id])[-_TOLD_CHARACTERS:] for dag_id in failed)

@@ -320,7 +320,7 @@ def _drills(entry: Mapping[str, Any], links: Links) -> dict[str, Any]:
 
 
 def _lost(drill: Mapping[str, Any]) -> str:
-    loss = Loss(drill["rpo_offsets"], drill["rpo_s"])
+    loss = Loss.of_drill(drill)
     return "-" if loss.offsets is None else loss.describe()
 
 
@@ -351,7 +351,7 @@ def _loss_chart(told: Mapping[str, Any]) -> Any:
     limit = told["rpo"]["seconds" if in_seconds else "records"]
 
     def bar(drill: Mapping[str, Any]) -> ChartBar:
-        loss = Loss(drill["rpo_offsets"], drill["rpo_s"])
+        loss = Loss.of_drill(drill)
         value = 0.0 if loss.offsets == 0 else loss.seconds if in_seconds else loss.offsets
         # Who may lose nothing is held to that where writers are kept off: by a planned one.
         is_held = limit > 0 or drill["mode"] == PLANNED

@@ -110,5 +110,5 @@ def trend(drills: Sequence[Mapping[str, Any]], objective_s: float) -> tuple[list
 
 
 def _lost(drill: Mapping[str, Any]) -> str:
-    loss = Loss(drill["rpo_offsets"], drill["rpo_s"])
+    loss = Loss.of_drill(drill)
     return "" if loss.offsets is None else f"on the source alone: {loss.describe()}"

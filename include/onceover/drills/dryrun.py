@@ -125,13 +125,14 @@ class DryRun:
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
+        losses = self.losses
         return {
             "flow": self.flow,
             "mode": "dry-run",
             "checked_at_ms": self.checked_at_ms,
             "ready": self.exit_code == 0,
             "needs": self.needs,
-            "losses": None if self.losses is None else [loss._asdict() for loss in self.losses],
+            "losses": None if losses is None else [loss._asdict() for loss in losses],
             "groups": [{**cost._asdict(), "left": dict(cost.left)} for cost in self.costs],
             "drift": None if self.drift is None else [change.document() for change in self.drift.changes],
             "clients": None if self.clients is None else self.clients.document(),

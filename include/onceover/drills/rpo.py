@@ -42,6 +42,11 @@ class Loss:
             None if None in ages else max(ages, default=0.0),
         )
 
+    @classmethod
+    def of_drill(cls, drill: Mapping[str, Any]) -> Loss:
+        """Return what a drill has measured, as its journal tells (``DrillHistory.drills``)."""
+        return cls(drill["rpo_offsets"], drill["rpo_s"])
+
     def describe(self) -> str:
         """Return it in words."""
         if self.offsets == 0:

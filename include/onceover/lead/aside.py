@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from onceover.ages import moment_text
-from onceover.clock import now_ms
 from onceover.errors import NeedsOperator
 from onceover.kafka.ports import Cluster
 from onceover.lead.codes import LeadCode
-from onceover.state.read import FlowState, read_values
+from onceover.state.read import read_run
 from onceover.state.records.runstate import FlowRun
 
 
@@ -23,7 +22,7 @@ def leave_alone(target: Cluster, flow: str, begun_by: str) -> None:
         NeedsOperator: LEFT_ALONE.
         Retriable: the target is away.
     """
-    other = target.retry(lambda: FlowState(*read_values(target, flow, wait=False))).run(now_ms())
+    other = read_run(target, flow)
     if is_other(other, begun_by):
         raise left_alone(flow, other)
 

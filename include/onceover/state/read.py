@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from onceover.clock import now_ms
 from onceover.kafka.ports import Cluster
 from onceover.state import names
 from onceover.state.log import StateLog
@@ -51,6 +52,16 @@ def read_flow_state(target: Cluster, flow: str) -> FlowState:
         Retriable: the target is away, or a transaction stays open.
     """
     return FlowState(*read_values(target, flow, wait=True))
+
+
+def read_run(target: Cluster, flow: str) -> FlowRun:
+    """Return how the newest run stands now, from what is decided: a leader that moves answers a moment later.
+
+    Raises:
+        Retriable: the target is away.
+        NeedsOperator: STATE_UNREADABLE, its sign of life is something else.
+    """
+    return FlowState(*target.retry(lambda: read_values(target, flow, wait=False))).run(now_ms())
 
 
 def read_values(target: Cluster, flow: str, *, wait: bool) -> list[Mapping[str, Any]]:

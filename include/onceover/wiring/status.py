@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.backoff import Deadline, Patience
-from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import listed_clash, listed_flow_files, load_listed
 from onceover.errors import OnceoverError, Retriable, unexpected
@@ -24,7 +23,7 @@ from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
 from onceover.operate.statusshape import broken_entry, with_fault
 from onceover.planning.background import in_background, side_by_side
-from onceover.state.read import FlowState, read_values
+from onceover.state.read import read_run
 from onceover.state.records.runstate import FlowRun
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.groups import GroupRequest, group_reader
@@ -127,9 +126,7 @@ def newest_run(flow: Flow, *, patience_s: float = PATIENCE_S) -> FlowRun:
     source, target = open_clusters(flow)
     target.patience = Patience(patience_s)
     with source, target:
-        # A leader that moves answers a moment later: whoever asks would take over from a run that lives.
-        values = target.retry(lambda: read_values(target, flow.flow, wait=False))
-        return FlowState(*values).run(now_ms())
+        return read_run(target, flow.flow)
 
 
 def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from onceover.clock import now_ms
 from onceover.errors import Retriable
 from onceover.state import names
+from onceover.state import read as state
 from onceover.wiring import status
 from tests.support.fakecluster import FakeCluster
 from tests.unit.state.records.test_layout import LAYOUT
@@ -29,7 +30,7 @@ def newest(monkeypatch: pytest.MonkeyPatch, tries: int) -> Any:
         return look
 
     monkeypatch.setattr(status, "open_clusters", lambda _flow: (FakeCluster("east"), target))
-    monkeypatch.setattr(status, "read_values", read)
+    monkeypatch.setattr(state, "read_values", read)
     return status.newest_run(cast(Any, SimpleNamespace(flow="orders")))
 
 

@@ -78,9 +78,8 @@ def check_without_groups(
 def _works(
     store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult]
 ) -> list[_Work]:
-    repeats = snapshot.layout.delivery == "at_least_once"
     return [
-        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since), repeats=repeats)
+        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since), repeats=snapshot.repeats)
         for seen, result in zip(snapshot.partitions, partitions, strict=True)
     ]
 

@@ -39,11 +39,6 @@ class PlanInputs(NamedTuple):
     handled: bool
     handler_changed: bool
 
-    @property
-    def repeats(self) -> bool:
-        """True when delivery is at_least_once."""
-        return self.snapshot.layout.delivery == "at_least_once"
-
     def plans(self) -> list[PairPlan]:
         """Return one plan for each partition of the snapshot, in its order."""
         return [
@@ -55,7 +50,7 @@ class PlanInputs(NamedTuple):
         if self.handled:
             yield from self._unclaimed()
             return
-        for seen in self.snapshot.partitions if self.repeats else ():
+        for seen in self.snapshot.partitions if self.snapshot.repeats else ():
             yield from self._ahead(seen)
         for target, (log, source) in self.snapshot.surplus.items():
             bounds = surplus(source, log.topic_id, target, log)
@@ -74,7 +69,7 @@ class PlanInputs(NamedTuple):
             tuple(cut(bounds, proposed, self.range_bytes)),
             holes=_holes(seen, pair, alone=True),
             cleaned=_is_compacted(seen),
-            repeats=self.repeats,
+            repeats=self.snapshot.repeats,
             untimed=seen.untimed,
             dead_letter=self.diverted.get(seen.source, frozenset()),
             log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
@@ -97,7 +92,7 @@ class PlanInputs(NamedTuple):
             )
 
     def _bounds(self, seen: PartitionSnapshot, pair: StoredPair) -> Bounds:
-        options = {"handled": self.handled, "repeats": self.repeats}
+        options = {"handled": self.handled, "repeats": self.snapshot.repeats}
         return bound(seen, pair, from_watermark=self.from_watermark, **options)
 
     def _pair(self, seen: PartitionSnapshot, target: TopicPartition) -> StoredPair:
@@ -119,7 +114,7 @@ class PlanInputs(NamedTuple):
             ranges,
             holes=_holes(seen, self._pair(seen, seen.target), alone=False),
             cleaned=_is_compacted(seen),
-            repeats=self.repeats,
+            repeats=self.snapshot.repeats,
             untimed=seen.untimed,
             dead_letter=self.diverted.get(seen.source, frozenset()),
             spreading=self._task(seen, len(logs)),

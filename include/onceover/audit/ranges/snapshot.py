@@ -128,6 +128,11 @@ class AuditSnapshot:
     surplus: Mapping[TopicPartition, tuple[PartitionLog, TopicPartition]] = field(default_factory=dict)
     ids: tuple[str, str] = ("", "")
 
+    @property
+    def repeats(self) -> bool:
+        """True when delivery is at_least_once."""
+        return self.layout.delivery == "at_least_once"
+
 
 @dataclass(frozen=True, slots=True)
 class AuditSelection:

@@ -17,7 +17,7 @@ from onceover.audit.course.plans import PlanInputs
 from onceover.audit.course.rowworkers import RowWorkers
 from onceover.audit.model import Finding, Unverifiable
 from onceover.audit.ranges.bounds import _Bounding
-from onceover.audit.ranges.snapshot import AuditSelection, PartitionLog
+from onceover.audit.ranges.snapshot import AuditSelection, AuditSnapshot, PartitionLog
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
 from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.sketch import parse_mark
@@ -129,7 +129,7 @@ def _all_is_visible(patch: pytest.MonkeyPatch) -> None:
 
 def _once_only(patch: pytest.MonkeyPatch) -> None:
     """At least once is taken for exactly once."""
-    patch.setattr(PlanInputs, "repeats", False)
+    patch.setattr(AuditSnapshot, "repeats", False)
 
 
 def _copied_is_held(patch: pytest.MonkeyPatch) -> None:
