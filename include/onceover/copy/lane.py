@@ -54,6 +54,8 @@ log = logging.getLogger(__name__)
 
 # How often stop requests, the layout and new enrolments are looked at while copying.
 _LOOK_INTERVAL_S = 0.2
+# The target keeps what is asked for in between: far away, each look would wait for it otherwise.
+_LOOK_HELD_MS = 500
 # Generations begin with 1.
 _NO_RUN = 0
 # Of the time after which the target ends a transaction: what is under way then still has to get through.
@@ -61,6 +63,8 @@ _OPEN_SHARE = 1 / 3
 # Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
 # re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
 _FETCH_SHARE = 8
+# What is unanswered, where the target is far away. What passes as bytes is in the socket by then.
+_IN_FLIGHT_SHARE = 8
 _PIECE_SHARE = 16
 # Of a round with what was made anew; four are on their way at once.
 _ROUND_SHARE = 64
@@ -156,8 +160,8 @@ class LaneSession:
         topic = names.state_topic(task.me.flow)
         self._state = StateLog(task.target, topic, names.STATE_LEADER)
         self._requests = StateLog(task.target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
-        self._producer = _producer(task)
         memory_bytes = task.memory_bytes()
+        self._producer = _producer(task, memory_bytes // _IN_FLIGHT_SHARE)
         self._fetcher = Fetcher(
             task.source,
             isolation=calls.READ_COMMITTED,
@@ -416,12 +420,12 @@ class LaneSession:
         if time.monotonic() < self._next_look_s:
             return
         self._next_look_s = time.monotonic() + _LOOK_INTERVAL_S
-        if self._state.poll():
+        if self._state.poll(held_ms=_LOOK_HELD_MS):
             self._check_layout(self._state.values)
             enrolled = owned(read_enrolments(self._state.values).values(), self._me.lane, self._me.lanes)
             if enrolled != self._enrolled:
                 raise EnrolmentsChanged("enrolments have changed")
-        if self._requests.poll():
+        if self._requests.poll(held_ms=_LOOK_HELD_MS):
             self._check_requests()
 
     def _check_requests(self) -> None:
@@ -453,8 +457,13 @@ def _stop(others: Mapping[str, Any], target: TopicPartition) -> Stop | None:
         return Stop(error.code, error.message, "", "", error.resolve or "", None, generation=_NO_RUN)
 
 
-def _producer(task: LaneTask) -> TxnProducer:
+def _producer(task: LaneTask, in_flight_bytes: int) -> TxnProducer:
     lane = TransactionalProducer(
-        task.target, names.lane_id(task.me.flow, task.me.lane), timeout_ms=LANE_TIMEOUT_MS
+        task.target,
+        names.lane_id(task.me.flow, task.me.lane),
+        timeout_ms=LANE_TIMEOUT_MS,
+        in_flight_bytes=in_flight_bytes,
     )
-    return lane if task.exactly_once else AtLeastOnceProducer(lane, IdempotentProducer(task.target))
+    if task.exactly_once:
+        return lane
+    return AtLeastOnceProducer(lane, IdempotentProducer(task.target, in_flight_bytes))

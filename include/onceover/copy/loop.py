@@ -44,10 +44,10 @@ from onceover.wire.offsetmap import MapRecord
 
 log = logging.getLogger(__name__)
 
-# The broker works off one connection's requests one after the other; a few in flight keep it busy
-# while we stamp the next round, more only hold buffers.
-_IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
+# A transaction takes at least so many times as long as its commit, which costs several round trips: no more
+# than a fifth of the time goes into it where the target is far away.
+_COMMITS = 4
 # How often the flow file is looked at, which may be on a disk far away.
 _SETTINGS_S = 1.0
 # How often a stop is looked for while the target wants no data.
@@ -157,6 +157,7 @@ class CopyLoop:
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
+    _commit_s: float = 0.0
     _slowed: bool = False
     _over: bool = False
     _turn: AnswerBudget = field(default_factory=AnswerBudget)
@@ -255,7 +256,7 @@ class CopyLoop:
     def _answers(self, until: Until, current: CopySettings) -> list[tuple[TopicPartition, FetchedPartition]]:
         wait_s = min(_IDLE_WAIT_MS / 1000, max(0.0, until.deadline_s - time.monotonic()))
         if self._begun_s is not None:
-            wait_s = min(wait_s, max(0.0, self._begun_s + current.max_interval_s - time.monotonic()))
+            wait_s = min(wait_s, max(0.0, self._begun_s + self._interval_s(current) - time.monotonic()))
         if self.fetcher.waiting:
             return self.fetcher.poll(wait_s)
         # Nothing to read: throttled, or no partitions. Waiting is all there is to do.
@@ -387,8 +388,12 @@ class CopyLoop:
             return False
         if self.quota.wait_s:
             return True
-        longest_s = min(current.max_interval_s, self.longest_open_s)
+        longest_s = min(self._interval_s(current), self.longest_open_s)
         return self._sent_bytes >= current.max_bytes or time.monotonic() - self._begun_s >= longest_s
+
+    def _interval_s(self, current: CopySettings) -> float:
+        """Return for how long a transaction gathers records while there are more."""
+        return max(current.max_interval_s, min(_COMMITS * self._commit_s, self.longest_open_s))
 
     def _send_rounds(self, batches: list[Outgoing]) -> None:
         for round_ in distinct_targets(batches) if self._shared_targets else [batches]:
@@ -400,7 +405,10 @@ class CopyLoop:
         self._sent_bytes += sum(len(b.batch) for b in batches)
         try:
             self.producer.send(batches)
-            self._acknowledged(self.producer.drain(_IN_FLIGHT - 1 if self.quota.most_bytes is None else 0))
+            # Beside a quota each answer is waited for: it says when there was enough.
+            self._acknowledged(
+                self.producer.make_room() if self.quota.most_bytes is None else self.producer.drain()
+            )
         except Refused as refused:
             self._refused(refused)
         finally:
@@ -449,7 +457,7 @@ class CopyLoop:
         full = self._sent_bytes >= current.max_bytes or any(p.map_full for p in self.partitions.values())
         if self.stops or full:
             return True
-        if time.monotonic() - self._begun_s >= current.max_interval_s:
+        if time.monotonic() - self._begun_s >= self._interval_s(current):
             return True
         if not self.producer.visible_at_commit:
             # Readers wait for nothing: each commit more would only cost both sides.
@@ -458,7 +466,7 @@ class CopyLoop:
         return all(p.caught_up for p in self.partitions.values()) and not self.fetcher.answered()
 
     def _commit(self) -> list[MapRecord]:
-        stopping = tuple(self.stops)
+        stopping, began_s = tuple(self.stops), time.monotonic()
         try:
             self._drain()
             reached(Step.DATA_ACKED)
@@ -479,6 +487,7 @@ class CopyLoop:
         reached(Step.COMMIT)
         self.producer.commit()
         reached(Step.COMMITTED)
+        self._commit_s = time.monotonic() - began_s
         self._begun_s = None
         self.quota.passed(self._sent_bytes)
         self._sent_bytes = 0

@@ -347,8 +347,14 @@ class TxnProducer(Protocol):
     def send(self, batches: Sequence[Outgoing]) -> None:
         """Send one batch per partition without waiting for the answers."""
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
-        """Wait until at most ``keep`` requests are unanswered, and return what was acknowledged."""
+    def make_room(self) -> list[Acknowledged]:
+        """Wait until another round may be on its way, and return what was acknowledged.
+
+        How many are depends on how far away the target is.
+        """
+
+    def drain(self) -> list[Acknowledged]:
+        """Wait until nothing is unanswered, and return what was acknowledged."""
 
     def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
         """End what transactions of this id, over for their coordinator, have left open in some partitions.

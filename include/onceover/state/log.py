@@ -124,10 +124,14 @@ class StateLog:
                 )
         return self.values
 
-    def poll(self) -> bool:
+    def poll(self, *, held_ms: int = 0) -> bool:
         """Read what has come, without waiting for a broker that is slow or silent; tell whether anything did.
 
         What was written just before the call may be seen by the next one only.
+
+        Args:
+            held_ms: the broker keeps the question for so long, or until there is something, and this call
+                waits for nothing at all. For those who look more often than that.
 
         Raises:
             Retriable: the broker is away, or owes its answer for too long.
@@ -135,7 +139,7 @@ class StateLog:
         """
         before = self._offset
         owed = self._fetcher is not None and self._fetcher.waiting
-        self._step(0, 0.0 if owed else _GLANCE_S)
+        self._step(held_ms, 0.0 if owed or held_ms else _GLANCE_S)
         return self._offset != before
 
     def _step(self, held_ms: int, wait_s: float) -> None:

@@ -173,8 +173,15 @@ class FakeProducer:
         self.sent += [b._replace(batch=bytearray(b.batch)) for b in batches]
         self._unanswered += batches
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
+    def make_room(self) -> list[Acknowledged]:
+        self._note("make room")
+        return self._answers(3)
+
+    def drain(self) -> list[Acknowledged]:
         self._note("drain")
+        return self._answers(0)
+
+    def _answers(self, keep: int) -> list[Acknowledged]:
         acks = []
         while len(self._unanswered) > keep:
             outgoing = self._unanswered.pop(0)

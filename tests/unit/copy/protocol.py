@@ -55,7 +55,7 @@ class FakeState:
         self.values = dict(self._world.values)
         return self.values
 
-    def poll(self) -> bool:
+    def poll(self, *, held_ms: int = 0) -> bool:
         self.values = dict(self._world.values)
         return True
 
@@ -89,7 +89,10 @@ class FakeProducer:
                 self._records[record.key.decode()] = json.loads(record.value)
         self._world.note(f"send {', '.join(self._records)}")
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
+    def make_room(self) -> list[Acknowledged]:
+        return []
+
+    def drain(self) -> list[Acknowledged]:
         return []
 
     def add_offsets(

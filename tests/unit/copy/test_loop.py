@@ -40,7 +40,7 @@ def test_order_is_data_answers_map_offsets_commit() -> None:
     setting = Setting([[(A, answer([stored(0, 3, epoch=4)], lso=3)), (B, answer([stored(0, 2)], lso=2))]])
     records = setting.run({A: 3, B: 2})
     log = setting.producer.log
-    assert log == ["send data", "drain", "drain", "send map", "drain", "offsets", "commit"]
+    assert log == ["send data", "make room", "drain", "send map", "drain", "offsets", "commit"]
     assert {r.source: (r.source_start, r.source_end, r.records) for r in records} == {
         A: (0, 3, 3),
         B: (0, 2, 2),
@@ -67,6 +67,31 @@ def test_map_in_the_transaction_is_what_was_acknowledged() -> None:
     assert [(s.source, s.target, s.count) for s in records[0].segments] == [(0, 100, 5)]
 
 
+@pytest.mark.parametrize(("commit_s", "records"), [(0.01, 5), (0.5, 20), (60.0, 50)])
+def test_a_transaction_takes_a_few_times_as_long_as_its_commit(
+    monkeypatch: pytest.MonkeyPatch, commit_s: float, records: int
+) -> None:
+    """From far away a commit takes several round trips: most of the time should go into copying. Not for
+    ever: what is open for too long is ended by the target."""
+    now = [100.0]
+    monkeypatch.setattr("onceover.copy.loop.time.monotonic", lambda: now[0])
+
+    class Far(FakeProducer):
+        def commit(self) -> None:
+            now[0] += commit_s
+            super().commit()
+
+    class Steady(FakeSource):
+        def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+            now[0] += 0.1
+            return super().poll(timeout_s)
+
+    script = [[(A, answer([stored(n)], lso=200))] for n in range(150)]
+    setting = Setting(Steady(script), Far(), settings=CopySettings(0.5, 1 << 30, None))
+    committed = [r.source_end for r in setting.run({A: 100, B: 0}, seconds=3600.0)]
+    assert committed[1] - committed[0] == pytest.approx(records, abs=2)
+
+
 def test_batches_of_one_partition_go_in_rounds_in_their_order() -> None:
     """A partition twice in a request: the first would be lost silently (docs/facts.md)."""
     setting = Setting(
@@ -76,7 +101,7 @@ def test_batches_of_one_partition_go_in_rounds_in_their_order() -> None:
     assert setting.producer.data() == [(A, 0), (B, 0), (A, 1), (A, 2)]
 
 
-@pytest.mark.parametrize("step", ["send data", "drain", "send map", "offsets", "commit"])
+@pytest.mark.parametrize("step", ["send data", "make room", "drain", "send map", "offsets", "commit"])
 def test_nothing_is_committed_or_reported_after_a_failure(step: str) -> None:
     """Whatever fails: no EndTxn follows it, and the positions stay where they were."""
     setting = Setting([[(A, answer([stored(0, 3)], lso=3))]], FakeProducer(fail_at=step))
@@ -122,8 +147,9 @@ def test_commits_when_enough_bytes_are_sent() -> None:
     assert [r.source_end for r in setting.run({A: 3, B: 0})] == [1, 2, 3]
 
 
-def test_commits_after_the_interval() -> None:
+def test_commits_after_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the latest after max_interval, however fast the source produces."""
+    monkeypatch.setattr("onceover.copy.loop._COMMITS", 0)
     script = [[(A, answer([stored(n)], lso=9))] for n in range(3)]
     setting = Setting(script, settings=CopySettings(0.0, 1 << 30, None))
     assert [r.source_end for r in setting.run({A: 3, B: 0})] == [1, 2, 3]

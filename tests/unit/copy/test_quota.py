@@ -37,9 +37,13 @@ class Throttled(FakeProducer):
             self.most_unanswered = max(self.most_unanswered, self.unanswered)
         super().send(batches)
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
-        self.unanswered = min(self.unanswered, keep)
-        return super().drain(keep)
+    def make_room(self) -> list[Acknowledged]:
+        self.unanswered = min(self.unanswered, 3)
+        return super().make_room()
+
+    def drain(self) -> list[Acknowledged]:
+        self.unanswered = 0
+        return super().drain()
 
 
 def lane(producer: Throttled) -> Setting:

@@ -49,6 +49,8 @@ class FakeTarget:
         self.exists, self.topic_id = True, UUID(int=7)
         self.fetchers: list[FakeFetcher] = []
         self.fetched_from: list[int] = []
+        self.held_ms: list[int] = []
+        self.waited_s: list[float] = []
 
     def topics(self, names: list[str]) -> dict[str, TopicInfo]:
         info = TopicInfo(TOPIC, self.topic_id, {0: PartitionInfo(1, 0)}, False)
@@ -78,10 +80,12 @@ class FakeFetcher:
     def waiting(self) -> bool:
         return False
 
-    def request(self, **_: object) -> None:
+    def request(self, *, max_wait_ms: int, **_: object) -> None:
         self.cluster.fetched_from.append(self.positions[TP].offset)
+        self.cluster.held_ms.append(max_wait_ms)
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        self.cluster.waited_s.append(timeout_s)
         if self.closed:
             raise ConnectionLost("used after it was closed")
         found = self.cluster.answers.pop(0) if self.cluster.answers else answer()
@@ -206,6 +210,15 @@ def test_poll_tells_whether_something_came() -> None:
     target = FakeTarget([answer([state(0, a=1)]), answer()], high_watermark=1, lso=1)
     reader = log_of(target)
     assert reader.poll() and not reader.poll()
+
+
+def test_who_looks_often_waits_for_nothing() -> None:
+    """The target keeps the question instead: its answer from far away is there at one of the next looks."""
+    target = FakeTarget([], high_watermark=0, lso=0)
+    log_of(target).poll(held_ms=500)
+    assert (target.held_ms, target.waited_s) == ([500], [0.0])
+    log_of(target).poll()
+    assert target.held_ms == [500, 0] and target.waited_s[1] > 0
 
 
 def test_missing_topic_needs_an_operator() -> None:

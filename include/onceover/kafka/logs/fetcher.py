@@ -64,7 +64,8 @@ class Fetcher:
         cluster: where to read.
         isolation: ``READ_COMMITTED`` cuts answers at the LSO.
         max_bytes: size of what ``poll`` returns, over all brokers; a single larger batch still comes whole.
-        partition_max_bytes: share of one partition in an answer.
+        partition_max_bytes: share of one partition in an answer; where there are so few that the answer would
+            not be full, they have more: from far away, each round trip should bring as much as it may.
     """
 
     def __init__(self, cluster: Cluster, *, isolation: int, max_bytes: int, partition_max_bytes: int) -> None:
@@ -126,7 +127,7 @@ class Fetcher:
                 max_wait_ms=max_wait_ms,
                 min_bytes=min_bytes,
                 max_bytes=broker_bytes,
-                partition_max_bytes=self._partition_max_bytes,
+                partition_max_bytes=max(self._partition_max_bytes, broker_bytes // len(partitions)),
             )
             route.asked = set(partitions)
             route.connection.send_frame(

@@ -32,10 +32,10 @@ class IdempotentProducer:
     id; who sends again under another one repeats what was in the log already.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, in_flight_bytes: int = 0) -> None:
         self._cluster = cluster
         self._state = IdempotentState()
-        self._link = ProduceLink(cluster, None, self._answered)
+        self._link = ProduceLink(cluster, None, self._answered, in_flight_bytes)
         self._acks: list[Acknowledged] = []
 
     @property
@@ -81,14 +81,22 @@ class IdempotentProducer:
         if fresh:
             self._guarded(lambda: self._link.await_first("replicas of the target are short"))
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
-        """Wait until at most ``keep`` requests are unanswered; return all new acknowledgements.
+    def make_room(self) -> list[Acknowledged]:
+        """Wait until another round may be on its way; return and raise as ``drain`` does."""
+        self._guarded(self._link.make_room)
+        return self._new_acks()
+
+    def drain(self) -> list[Acknowledged]:
+        """Wait until nothing is unanswered; return all new acknowledgements.
 
         Raises:
             MustReset: the producer id can no longer be used.
             Refused: the target refuses content.
         """
-        self._guarded(lambda: self._link.drain(keep))
+        self._guarded(self._link.drain)
+        return self._new_acks()
+
+    def _new_acks(self) -> list[Acknowledged]:
         acks, self._acks = self._acks, []
         return acks
 
@@ -193,14 +201,18 @@ class AtLeastOnceProducer:
         if own:
             self._own.send(own)
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
-        """Wait until at most ``keep`` requests are unanswered, and return what was acknowledged.
+    def make_room(self) -> list[Acknowledged]:
+        """Wait until another round may be on its way; return what was acknowledged; raises as ``drain``."""
+        return self._data.make_room() + self._own.make_room()
+
+    def drain(self) -> list[Acknowledged]:
+        """Wait until nothing is unanswered, and return what was acknowledged.
 
         Raises:
             MustReset: the attempt is lost.
             Refused: the target refuses content.
         """
-        return self._data.drain(keep) + self._own.drain(keep)
+        return self._data.drain() + self._own.drain()
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True

@@ -47,17 +47,24 @@ class TransactionalProducer:
         cluster: the target.
         transactional_id: whose older holders ``init`` fences.
         timeout_ms: after this the target aborts an open transaction by itself.
+        in_flight_bytes: how much may be unanswered where the target is far away.
         first_sequence: only other than 0 to test the wrap-around.
     """
 
     def __init__(
-        self, cluster: Cluster, transactional_id: str, *, timeout_ms: int, first_sequence: int = 0
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        timeout_ms: int,
+        in_flight_bytes: int = 0,
+        first_sequence: int = 0,
     ) -> None:
         self._cluster = cluster
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._state = TxnState(RequestSet.V3, first_sequence=first_sequence)
-        self._link = ProduceLink(cluster, transactional_id, self._answered)
+        self._link = ProduceLink(cluster, transactional_id, self._answered, in_flight_bytes)
         self._acks: list[Acknowledged] = []
         self._begun_s = math.inf
 
@@ -142,14 +149,22 @@ class TransactionalProducer:
         if fresh:
             self._guarded(lambda: self._link.await_first(_CLOSING))
 
-    def drain(self, keep: int = 0) -> list[Acknowledged]:
-        """Wait until at most ``keep`` requests are unanswered; return all new acknowledgements.
+    def make_room(self) -> list[Acknowledged]:
+        """Wait until another round may be on its way; return and raise as ``drain`` does."""
+        self._guarded(self._link.make_room)
+        return self._new_acks()
+
+    def drain(self) -> list[Acknowledged]:
+        """Wait until nothing is unanswered; return all new acknowledgements.
 
         Raises:
             MustReset: the transaction is lost.
             Refused: the target refuses content.
         """
-        self._guarded(lambda: self._link.drain(keep))
+        self._guarded(self._link.drain)
+        return self._new_acks()
+
+    def _new_acks(self) -> list[Acknowledged]:
         acks, self._acks = self._acks, []
         return acks
 

@@ -21,6 +21,7 @@ from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverErr
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link.channel import Channel
 from onceover.kafka.ports import Cluster, Outgoing, Refused, TopicInfo
+from onceover.kafka.produce.window import Departure, Window
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition, lacks_replicas, says_taken
 from onceover.txn.rights import lacking
@@ -48,7 +49,7 @@ class _Route:
     """One connection to one leader, with what is unanswered on it, oldest first."""
 
     connection: Channel
-    unanswered: deque[list[Outgoing]] = field(default_factory=deque)
+    unanswered: deque[tuple[list[Outgoing], Departure]] = field(default_factory=deque)
     mute_until_s: float = -math.inf
 
 
@@ -70,12 +71,18 @@ class ProduceLink:
         transactional_id: of the producer, None without transactions.
         answered: told each batch's answer; returns False when the same batch may be sent again, raises
             what the answer means otherwise.
+        in_flight_bytes: how much may be unanswered where the target is far away.
     """
 
     def __init__(
-        self, cluster: Cluster, transactional_id: str | None, answered: Callable[[Outgoing, Any], bool]
+        self,
+        cluster: Cluster,
+        transactional_id: str | None,
+        answered: Callable[[Outgoing, Any], bool],
+        in_flight_bytes: int = 0,
     ) -> None:
         self.version = BY_TOPIC_ID
+        self._window = Window(in_flight_bytes)
         self._cluster = cluster
         self._id = transactional_id
         self._answered = answered
@@ -107,21 +114,26 @@ class ProduceLink:
         for node, group in by_node.items():
             self._write(self._route(node), group)
 
-    def drain(self, keep: int = 0) -> None:
-        """Wait until at most ``keep`` requests are unanswered.
+    def make_room(self) -> None:
+        """Wait until another request may be on its way; raises as ``drain``."""
+        while self._window.full:
+            # The oldest of all: whatever makes it late, what was sent behind it elsewhere is later still.
+            self._take(min((r for r in self._routes.values() if r.unanswered), key=_oldest))
+
+    def drain(self) -> None:
+        """Wait until nothing is unanswered.
 
         Raises:
             Retriable: a batch was refused for the moment. Those behind it were refused for the gap, or
                 will be: it must not be repeated (docs/facts.md).
         """
-        waiting = [route for route in self._routes.values() if route.unanswered]
-        total = sum(len(route.unanswered) for route in waiting)
-        for route in waiting:
-            while route.unanswered and total > keep:
-                again = self._read(route)
-                total -= 1
-                if again:
-                    raise self._not_now(again, "with others behind it")
+        for route in self._routes.values():
+            while route.unanswered:
+                self._take(route)
+
+    def _take(self, route: _Route) -> None:
+        if again := self._read(route):
+            raise self._not_now(again, "with others behind it")
 
     def await_first(self, why: str) -> None:
         """Wait for every answer and repeat what is refused for the moment: nothing was sent behind it.
@@ -188,7 +200,7 @@ class ProduceLink:
         route.connection.send_frame(
             frame, correlation_id, lambda answer: _read(ProduceResponse.decode(answer[1:], version=version))
         )
-        route.unanswered.append(batches)
+        route.unanswered.append((batches, self._window.sent(sum(len(b.batch) for b in batches))))
 
     def _read(self, route: _Route) -> list[_Again]:
         """Take one answer; return the batches that may be sent again."""
@@ -197,9 +209,11 @@ class ProduceLink:
             route.mute_until_s = time.monotonic() + throttle_ms / 1000
             self._mute_until_s = max(self._mute_until_s, route.mute_until_s)
         by_id = self.version >= BY_TOPIC_ID
+        batches, departure = route.unanswered.popleft()
+        self._window.answered(departure)
         waiting = {
             (self._topics[b.target.topic].topic_id if by_id else b.target.topic, b.target.partition): b
-            for b in route.unanswered.popleft()
+            for b in batches
         }
         again = []
         for topic, partition in answers:
@@ -262,6 +276,10 @@ class ProduceLink:
         That one is for what ends a transaction, and would come too late. Who sends much makes a pause.
         """
         return time.monotonic() >= route.mute_until_s and route.connection.usable
+
+
+def _oldest(route: _Route) -> float:
+    return route.unanswered[0][1].at_s
 
 
 def _read(answer: Any) -> tuple[int, list[tuple[Any, Any]]]:

@@ -39,6 +39,7 @@ class FullBroker:
         self.throttle_ms = 0
         self.trimmed = 0
         self.held_s: list[float] = []
+        self.shares_bytes: list[int] = []
 
     def open(self, _node: int) -> FullBroker:
         return self
@@ -66,6 +67,7 @@ class FullBroker:
 
     def receive(self) -> Any:
         request, decoder = self._pending.popleft()
+        self.shares_bytes = [one.partition_max_bytes for topic in request.topics for one in topic.partitions]
         left, topics = request.max_bytes, []
         for topic in request.topics:
             partitions = []
@@ -140,6 +142,23 @@ def served(
             if answer.records:
                 found[int(tp.topic[1:]), tp.partition] += 1
     return found
+
+
+@pytest.mark.parametrize(("partitions", "share_bytes"), [(1, 1000), (3, 333), (8, 125), (40, 125)])
+def test_few_partitions_share_the_whole_answer(partitions: int, share_bytes: int) -> None:
+    """From far away each round trip brings as much as it may; many have what makes several of them fit."""
+    broker = FullBroker({})
+    fetcher = Fetcher(
+        broker,  # type: ignore[arg-type]
+        isolation=calls.READ_COMMITTED,
+        max_bytes=LIMIT,
+        partition_max_bytes=LIMIT // 8,
+    )
+    for number in range(partitions):
+        fetcher.assign(TopicPartition("t", number), Position(UUID(int=1), 0, 1, 0))
+    fetcher.request(max_wait_ms=1, min_bytes=1)
+    fetcher.poll(0.0)
+    assert broker.shares_bytes == [share_bytes] * partitions
 
 
 def test_an_answer_under_way_does_not_count_for_what_is_read_again() -> None:

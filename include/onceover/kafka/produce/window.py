@@ -1,0 +1,109 @@
+"""How much may be on its way to the target: what the distance needs, and no more. Pure.
+
+Invariant: a few requests may always be unanswered, and more only while their bytes stay below ``most_bytes``.
+
+A broker works off one connection's requests one after the other, so that near it a few in flight are enough,
+and more would only hold memory and come too late to hear of a quota. A round trip away it idles unless what
+it works off in that time is there already: twice the rate at which it has answered times the shortest answer
+(as TCP's BBR estimates it). What limits the rate while it is the window itself doubles with every round trip.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+# They keep a broker busy while the next round is stamped here.
+FEW_REQUESTS: Final = 4
+# How long the best figures hold: a way that has become longer, or a broker that has become slower, is
+# believed by then. A request that finds nothing before it, and so measures the way alone, comes with each
+# transaction.
+_HOLDS_S: Final = 10.0
+# One for what is on its way, one for what the last answers have made room for.
+_GAIN: Final = 2.0
+
+
+class Departure(NamedTuple):
+    """A request on its way: its size, when it left, how much had been answered by then, and since when."""
+
+    size_bytes: int
+    at_s: float
+    answered_bytes: int
+    answered_s: float
+
+
+@dataclass
+class _Best:
+    """The best of a figure's values over the last ``_HOLDS_S``, or up to twice as long."""
+
+    better: Callable[[float, float], float]
+    since_s: float = 0.0
+    now: float | None = None
+    before: float | None = None
+
+    def take(self, value: float, at_s: float) -> None:
+        if at_s - self.since_s >= _HOLDS_S:
+            self.since_s, self.before, self.now = at_s, self.now, None
+        self.now = value if self.now is None else self.better(self.now, value)
+
+    @property
+    def value(self) -> float | None:
+        if self.now is None or self.before is None:
+            return self.before if self.now is None else self.now
+        return self.better(self.now, self.before)
+
+
+@dataclass
+class Window:
+    """What one producer has on its way to all brokers together. Not thread-safe.
+
+    Args:
+        most_bytes: never more than this beyond the first few requests.
+        clock: the monotonic clock.
+    """
+
+    most_bytes: int
+    clock: Callable[[], float] = time.monotonic
+    _requests: int = 0
+    _bytes: int = 0
+    _answered_bytes: int = 0
+    _answered_s: float = 0.0
+    _round_trip_s: _Best = field(default_factory=lambda: _Best(min))
+    _bytes_per_s: _Best = field(default_factory=lambda: _Best(max))
+
+    @property
+    def full(self) -> bool:
+        """True when answers should be waited for before anything else is sent."""
+        return self._requests >= FEW_REQUESTS and self._bytes >= self.size_bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes may be on their way."""
+        round_trip_s, bytes_per_s = self._round_trip_s.value, self._bytes_per_s.value
+        if round_trip_s is None or bytes_per_s is None:
+            return 0
+        return min(self.most_bytes, int(_GAIN * round_trip_s * bytes_per_s))
+
+    def sent(self, size_bytes: int) -> Departure:
+        """Note a request; the result is handed back with its answer."""
+        now_s = self.clock()
+        if not self._requests:
+            # Nothing was asked for meanwhile: a pause of ours is no slowness of the target.
+            self._answered_s = now_s
+        self._requests += 1
+        self._bytes += size_bytes
+        return Departure(size_bytes, now_s, self._answered_bytes, self._answered_s)
+
+    def answered(self, request: Departure) -> None:
+        """Note the answer of a request."""
+        now_s = self.clock()
+        self._requests -= 1
+        self._bytes -= request.size_bytes
+        self._answered_bytes += request.size_bytes
+        self._answered_s = now_s
+        self._round_trip_s.take(now_s - request.at_s, now_s)
+        took_s = now_s - request.answered_s
+        if took_s > 0:
+            self._bytes_per_s.take((self._answered_bytes - request.answered_bytes) / took_s, now_s)
