@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -113,7 +113,8 @@ class _End(asyncio.Protocol):
         if whole:
             other.close()
         elif other.can_write_eof():
-            other.write_eof()
+            with suppress(OSError):  # it has gone meanwhile
+                other.write_eof()
 
 
 class _Proxy:

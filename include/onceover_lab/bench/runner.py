@@ -36,14 +36,16 @@ def _play(
     say: Callable[[str], None],
 ) -> WorkloadResult:
     if workload.kind in FED:
-        _feed_source(arena, source, workload, say)
+        # Those that copy the same share one topic.
+        for portion in {each.name: each for each in map(workload.portion, workload.contenders)}.values():
+            _feed_source(arena, source, portion, say)
     if workload.kind is WorkloadKind.READING:
         measurer.copy_once(workload)
     runs = []
     for round_number in range(1, rounds + 1):
         for contender in workload.contenders:
             say(f"{workload.title}: round {round_number} of {rounds}, {contender.name} ...")
-            run = measurer.measure(Turn(workload, contender, round_number))
+            run = measurer.measure(Turn(workload.portion(contender), contender, round_number))
             say(f"{workload.title}: round {round_number} of {rounds}, {_describe(run)}")
             runs.append(run)
     source.delete_all()
@@ -66,9 +68,7 @@ def _feed_source(arena: Arena, source: Topics, workload: Workload, say: Callable
     say(f"{workload.title}: writing {workload.records:,} records into the source ...")
     source.create(workload.topic, workload.topic_config, workload.partitions)
     feed(
-        producer_config(
-            arena.source_bootstrap, workload.codec, single_record_batches=workload.single_record_batches
-        ),
+        producer_config(arena.source_bootstrap, workload.codec, batch_records=workload.batch_records),
         workload.topic,
         record_bytes=workload.record_bytes,
         records=workload.records,

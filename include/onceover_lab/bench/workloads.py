@@ -1,7 +1,8 @@
 """What the benchmark copies, and who copies it: closed tables, no I/O.
 
-Volumes are chosen so that the slower system is in its steady state for about ten seconds on two cores
-while the whole default run stays under fifteen minutes.
+Volumes are chosen so that each system is in its steady state for at least fifteen seconds on two cores, where
+the first and the last commit are far from both ends of that, while the whole default run stays under twenty
+minutes. What takes a fast system so long takes a slow one minutes: it copies a smaller topic.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Workload:
     """One topic of ``partitions`` partitions, and the contenders that copy it in turn.
 
     ``record_bytes`` is key and value together, before compression. ``rate_per_s`` paces the producer of a
-    workload that is not fed beforehand; ``warm_up_s`` pass before it is measured.
+    workload that is not fed beforehand; ``warm_up_s`` pass before it is measured. ``batch_records`` are in a
+    batch of the source, None for as many as there is room for in a megabyte. ``mirror_share`` of the records
+    is what MirrorMaker 2 copies.
     ``topic_config`` is the source topic's; with ``sync_configs`` false the target topic is made beforehand
     with the broker's defaults. ``source_ms`` and ``target_ms``: how long a question to that cluster and its
     answer are on their way, in addition; None where nothing is put in between.
@@ -93,7 +96,8 @@ class Workload:
     contenders: tuple[Contender, ...]
     rate_per_s: int = 0
     warm_up_s: float = 0.0
-    single_record_batches: bool = False
+    batch_records: int | None = None
+    mirror_share: float = 1.0
     topic_config: Mapping[str, str] = field(default_factory=dict)
     sync_configs: bool = True
     partitions: int = PARTITIONS
@@ -103,6 +107,13 @@ class Workload:
     @property
     def topic(self) -> str:
         return f"bench-{self.name}"
+
+    def portion(self, contender: Contender) -> Workload:
+        """Return what this contender copies of it."""
+        if contender.system is not System.MIRRORMAKER or self.mirror_share == 1.0:
+            return self
+        records = max(self.partitions, round(self.records * self.mirror_share))
+        return replace(self, name=f"{self.name}-part", records=records, mirror_share=1.0)
 
     @property
     def is_far(self) -> bool:
@@ -132,12 +143,36 @@ MIRRORMAKER_KILLED: Final = Contender("mm2-killed", System.MIRRORMAKER, _PER_POL
 DRIVER_KILLED: Final = Contender("driver-killed", System.ONCEOVER, victim=Victim.DRIVER)
 WORKER_KILLED: Final = Contender("worker-killed", System.ONCEOVER, victim=Victim.WORKER)
 
+# What a producer with Kafka's defaults puts into a batch of 16 KB.
+_SMALL_BATCH: Final = 15
+
 _PAIR: Final = (MIRRORMAKER, ONCEOVER)
 _MODES: Final = (ONCEOVER, AT_LEAST_ONCE)
 
 DEFAULT: Final = (
-    Workload("1kb-lz4", "1 KB, lz4", WorkloadKind.THROUGHPUT, 1024, 1_000_000, "lz4", _PAIR),
-    Workload("100b-lz4", "100 B, lz4", WorkloadKind.THROUGHPUT, 100, 4_000_000, "lz4", _PAIR),
+    Workload(
+        "1kb-lz4", "1 KB, lz4", WorkloadKind.THROUGHPUT, 1024, 8_000_000, "lz4", _PAIR, mirror_share=0.3
+    ),
+    Workload(
+        "tiny-batches",
+        "1 KB, lz4, one record per batch",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        3_000_000,
+        "lz4",
+        _PAIR,
+        batch_records=1,
+        mirror_share=0.35,
+    ),
+    Workload(
+        "ceiling",
+        "ceiling: librdkafka, 1 KB, lz4",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        8_000_000,
+        "lz4",
+        (CEILING,),
+    ),
     Workload(
         "latency",
         "latency at 500 records/s",
@@ -180,35 +215,51 @@ def _idle(partitions: int, rate_per_s: int) -> Workload:
     )
 
 
-def _far(side: str, round_trip_ms: int) -> Workload:
+def _far(side: str, round_trip_ms: int, batch_records: int | None = None) -> Workload:
     """Return a workload whose source or target is so far away; with 0 what the way itself costs."""
     away = {"source_ms": 0, "target_ms": 0, f"{side}_ms": round_trip_ms}
+    small = batch_records is not None
     return Workload(
-        f"far-{side}-{round_trip_ms}",
-        f"1 KB, uncompressed, {side} {round_trip_ms} ms away",
+        f"far-{side}-{round_trip_ms}{'-small' if small else ''}",
+        f"1 KB, uncompressed{', batches of 16 KB' if small else ''}, {side} {round_trip_ms} ms away",
         WorkloadKind.THROUGHPUT,
         1024,
-        1_000_000,
+        4_000_000,
         "none",
         _PAIR,
+        batch_records=batch_records,
+        mirror_share=0.3,
         source_ms=away["source_ms"],
         target_ms=away["target_ms"],
     )
 
 
 EXTRA: Final = (
-    Workload("1kb-none", "1 KB, uncompressed", WorkloadKind.THROUGHPUT, 1024, 1_000_000, "none", _PAIR),
-    Workload("16kb-zstd", "16 KB, zstd", WorkloadKind.THROUGHPUT, 16_384, 80_000, "zstd", _PAIR),
     Workload(
-        "tiny-batches",
-        "1 KB, lz4, one record per batch",
+        "100b-lz4", "100 B, lz4", WorkloadKind.THROUGHPUT, 100, 80_000_000, "lz4", _PAIR, mirror_share=0.03
+    ),
+    Workload(
+        "1kb-none",
+        "1 KB, uncompressed",
         WorkloadKind.THROUGHPUT,
         1024,
-        200_000,
-        "lz4",
+        6_000_000,
+        "none",
         _PAIR,
-        single_record_batches=True,
+        mirror_share=0.3,
     ),
+    Workload(
+        "1kb-none-small",
+        "1 KB, uncompressed, batches of 16 KB",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        3_000_000,
+        "none",
+        _PAIR,
+        batch_records=_SMALL_BATCH,
+        mirror_share=0.5,
+    ),
+    Workload("16kb-zstd", "16 KB, zstd", WorkloadKind.THROUGHPUT, 16_384, 400_000, "zstd", _PAIR),
     # The broker's append time has to become an ordinary record timestamp on the target, so that no batch
     # can pass as bytes (docs/facts.md): this shows the price of decoding and encoding.
     Workload(
@@ -216,14 +267,15 @@ EXTRA: Final = (
         "1 KB, lz4, every batch re-encoded",
         WorkloadKind.THROUGHPUT,
         1024,
-        1_000_000,
+        3_000_000,
         "lz4",
         _PAIR,
+        mirror_share=0.8,
         topic_config={"message.timestamp.type": "LogAppendTime"},
         sync_configs=False,
     ),
     Workload(
-        "delivery", "delivery modes, 1 KB, lz4", WorkloadKind.THROUGHPUT, 1024, 4_000_000, "lz4", _MODES
+        "delivery", "delivery modes, 1 KB, lz4", WorkloadKind.THROUGHPUT, 1024, 8_000_000, "lz4", _MODES
     ),
     Workload(
         "delivery-latency",
@@ -236,15 +288,6 @@ EXTRA: Final = (
         rate_per_s=500,
         warm_up_s=5.0,
     ),
-    Workload(
-        "ceiling",
-        "ceiling: librdkafka, 1 KB, lz4",
-        WorkloadKind.THROUGHPUT,
-        1024,
-        2_000_000,
-        "lz4",
-        (CEILING,),
-    ),
     # Both read both sides of the same copy; the audit compares them as well.
     Workload(
         "audit",
@@ -256,6 +299,7 @@ EXTRA: Final = (
         (CONSUMERS, AUDIT),
     ),
     *(_far(side, round_trip_ms) for side in ("source", "target") for round_trip_ms in (0, 20, 100, 250)),
+    *(_far("target", round_trip_ms, _SMALL_BATCH) for round_trip_ms in (0, 100)),
     *(_idle(partitions, rate_per_s) for partitions in (12, 1_000) for rate_per_s in (0, 500)),
 )
 

@@ -27,12 +27,12 @@ _STALL_TIMEOUT_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-def producer_config(bootstrap: str, codec: str, *, single_record_batches: bool = False) -> dict[str, Any]:
-    """Return the settings of the feeding producer: large batches, or one record in each.
+def producer_config(bootstrap: str, codec: str, *, batch_records: int | None = None) -> dict[str, Any]:
+    """Return the settings of the feeding producer: large batches, or so many records in each.
 
-    Idempotent, because a resend after a slow answer would otherwise be a duplicate. Not so for single
-    records: idempotence allows five requests in flight and librdkafka puts one batch into a request, which
-    gives 3,600 records/s. The caller compares the count.
+    Idempotent, because a resend after a slow answer would otherwise be a duplicate. Not so for small
+    batches: idempotence allows five requests in flight and librdkafka puts one batch into a request, which
+    gives 3,600 single records/s. The caller compares the count.
     """
     config = {
         "bootstrap.servers": bootstrap,
@@ -43,8 +43,10 @@ def producer_config(bootstrap: str, codec: str, *, single_record_batches: bool =
         "log_level": 3,
         "logger": _log,
     }
-    if single_record_batches:
-        return config | {"linger.ms": 0, "batch.num.messages": 1, "max.in.flight": 1_000, "acks": 1}
+    if batch_records is not None:
+        linger_ms = 0 if batch_records == 1 else 50
+        small = {"linger.ms": linger_ms, "batch.num.messages": batch_records}
+        return config | small | {"max.in.flight": 1_000, "acks": 1}
     large = {"linger.ms": 50, "batch.size": 1024 * 1024, "batch.num.messages": 100_000}
     return config | large | {"enable.idempotence": True}
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from onceover.errors import Retriable
 from onceover_lab.bench.findings.stats import Sample, first_at_least, percentile, steady_window, value_at
+from onceover_lab.bench.watching.cpu import Role
 
 
 @dataclass(frozen=True)
 class Observed:
     """What was seen of a throughput run; all times are of the same monotonic clock.
 
-    ``progress`` is the sum of the target's last stable offsets, ``cpu`` the cumulative CPU seconds.
+    ``progress`` is the sum of the target's last stable offsets, ``cpu`` the cumulative CPU seconds, ``parts``
+    those of each role.
     """
 
     started_s: float
     progress: Sequence[Sample]
     cpu: Sequence[Sample]
     peak_memory_bytes: int
+    parts: Mapping[Role, Sequence[Sample]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,15 @@ def throughput_figures(observed: Observed, *, records: int, record_bytes: int) -
         raise Retriable("the run had no steady state", resolve="use more records: a larger --scale")
     steady_records = window.share * records
     rate = steady_records / window.seconds
-    steady_cpu_s = value_at(observed.cpu, window.end_s) - value_at(observed.cpu, window.start_s)
+
+    def cpu_s_per_million(cpu: Sequence[Sample]) -> float:
+        return (value_at(cpu, window.end_s) - value_at(cpu, window.start_s)) / steady_records * 1e6
+
     return {
         "records_per_s": rate,
         "mb_per_s": rate * record_bytes / 1e6,
-        "cpu_s_per_million": steady_cpu_s / steady_records * 1e6,
+        "cpu_s_per_million": cpu_s_per_million(observed.cpu),
+        **{f"cpu_{role.value}_s_per_million": cpu_s_per_million(cpu) for role, cpu in observed.parts.items()},
         "steady_s": window.seconds,
         "start_up_s": first.at_s - observed.started_s,
         "whole_s": done.at_s - observed.started_s,

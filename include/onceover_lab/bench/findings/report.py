@@ -17,8 +17,9 @@ _METHOD: Final = f"""\
 ## How it is measured
 
 - Two real single-node clusters on one machine. Each workload has one topic of {PARTITIONS} partitions,
-  written once; every system copies that same topic, in turn (A B A B ...). Before each run the target is
-  emptied of everything but the broker's own topics.
+  written once; every system copies that same topic, or one with fewer of such records where it would take
+  minutes, in turn (A B A B ...). Before each run the target is emptied of everything but the broker's own
+  topics.
 - MirrorMaker 2 runs in dedicated mode from Kafka's own jars, exactly-once, {LANES} tasks, with 1 MiB batches,
   50 ms linger, 5000 records per poll, transactions of 1 s (throughput) and the workload's codec;
   heartbeats, checkpoints and ACL sync are off. In the latency workload it runs with its fastest setting
@@ -105,7 +106,7 @@ def render_workload(result: WorkloadResult) -> str:
 def has_aim(result: WorkloadResult, metric: Metric) -> bool:
     """Tell whether the aim is meant for this workload: lz4 data that can pass as batches, or latency."""
     workload = result.workload
-    passes_as_bytes = workload.sync_configs and not workload.single_record_batches
+    passes_as_bytes = workload.sync_configs and workload.batch_records is None
     return metric.aim is not None and (
         workload.kind is WorkloadKind.LATENCY or (workload.codec == "lz4" and passes_as_bytes)
     )
@@ -135,7 +136,9 @@ def _volume(result: WorkloadResult) -> str:
     workload = result.workload
     where = f"{workload.record_bytes:,} B over {workload.partitions:,} partitions"
     if workload.kind in FED:
-        return f"{workload.records:,} records of {where}."
+        parts = {c.name: workload.portion(c).records for c in workload.contenders}
+        fewer = "; ".join(f"{name}: {n:,}" for name, n in parts.items() if n != workload.records)
+        return f"{workload.records:,} records of {where}{f' ({fewer})' if fewer else ''}."
     return f"{workload.rate_per_s} records/s of {where}."
 
 

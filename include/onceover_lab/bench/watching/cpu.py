@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+# In the command lines of Spark's daemon of Python workers and of what is forked from it: they bear the same.
+_LANES: Final = "pyspark.worker"
+_JAVA: Final = "java"
+
+
+class Role(Enum):
+    """What a process of a copying system does there."""
+
+    JVM = "jvm"
+    LANES = "lanes"
+    DRIVER = "driver"
+    """Whatever else: Onceover's command and Spark's Python driver."""
+
+
+def role_of(command: list[str]) -> Role:
+    """Tell a process's part by its command line."""
+    if command and command[0].rsplit("/", 1)[-1] == _JAVA:
+        return Role.JVM
+    return Role.LANES if any(_LANES in argument for argument in command) else Role.DRIVER
 
 
 class ProcessId(NamedTuple):
@@ -21,8 +43,8 @@ class ProcessCpu(NamedTuple):
     alive: bool
 
 
-def tree_cpu_s(seen: dict[ProcessId, ProcessCpu]) -> float:
-    """Return the CPU seconds of every process ever seen, and of those that lived between two looks.
+def cpu_by_process(seen: Mapping[ProcessId, ProcessCpu]) -> dict[ProcessId, float]:
+    """Return the CPU seconds of every process ever seen, with those that it started between two looks.
 
     A child that ended appears twice: in its own last figure, and in what its parent reaped. The parent's
     reaped time therefore counts only as far as it exceeds what the known ended children account for; that
@@ -33,7 +55,7 @@ def tree_cpu_s(seen: dict[ProcessId, ProcessCpu]) -> float:
         if not process.alive:
             ended_s = known_ended.get(process.parent_pid, 0.0)
             known_ended[process.parent_pid] = ended_s + process.own_s + process.reaped_s
-    return sum(
-        process.own_s + max(0.0, process.reaped_s - known_ended.get(identity.pid, 0.0))
+    return {
+        identity: process.own_s + max(0.0, process.reaped_s - known_ended.get(identity.pid, 0.0))
         for identity, process in seen.items()
-    )
+    }

@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from onceover_lab.bench.findings.stats import Sample
-from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, tree_cpu_s
+from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, Role, cpu_by_process, role_of
 
 # Both looks cost CPU on the machine that is measured. The CPU clock ticks every 10 ms; a scan for new
 # members reads every process of the machine; PSS makes the kernel walk all mappings.
@@ -36,7 +36,8 @@ class ProcessTree:
         self._members: dict[ProcessId, psutil.Process] = {}
         self._seen: dict[ProcessId, ProcessCpu] = {}
         self._sessions: set[int] = set()
-        self._samples: list[Sample] = []
+        self._roles: dict[ProcessId, Role] = {}
+        self._samples: dict[Role | None, list[Sample]] = {role: [] for role in (None, *Role)}
         self._peak_memory_bytes = 0
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -50,10 +51,10 @@ class ProcessTree:
         self._stop.set()
         self._thread.join()
 
-    def cpu_samples(self) -> list[Sample]:
-        """Return cumulative CPU seconds over monotonic time, as sampled so far."""
+    def cpu_samples(self, role: Role | None = None) -> list[Sample]:
+        """Return cumulative CPU seconds over monotonic time, as sampled so far: of all, or of one role."""
         with self._lock:
-            return list(self._samples)
+            return list(self._samples[role])
 
     def peak_memory_bytes(self) -> int:
         """Return the largest sum of the members' proportional memory (PSS; RSS where there is none)."""
@@ -92,6 +93,17 @@ class ProcessTree:
             members |= found
         for identity in sorted(members - self._members.keys(), key=lambda identity: identity.created_s):
             self._add(identity, processes[identity])
+        for identity in members:
+            self._find_role(identity)
+
+    def _find_role(self, identity: ProcessId) -> None:
+        """Learn what a member does; again at each scan, as a shell becomes the JVM that it was to start."""
+        try:
+            command = self._members[identity].cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return
+        if command:  # none is left of one that has ended and was not waited for
+            self._roles[identity] = role_of(command)
 
     def _belongs(self, process: psutil.Process, pids: set[int]) -> bool:
         return process.info["ppid"] in pids or _session_of(process.pid) in self._sessions
@@ -108,8 +120,12 @@ class ProcessTree:
         # from both for one sample, instead of being counted twice.
         for identity, process in self._members.items():
             self._seen[identity] = _look(process, self._seen.get(identity))
+        now_s, shares = time.monotonic(), cpu_by_process(self._seen)
         with self._lock:
-            self._samples.append(Sample(time.monotonic(), tree_cpu_s(self._seen)))
+            self._samples[None].append(Sample(now_s, sum(shares.values())))
+            for role in Role:
+                own = (cpu_s for identity, cpu_s in shares.items() if self._roles.get(identity) is role)
+                self._samples[role].append(Sample(now_s, sum(own)))
 
     def _measure_memory(self) -> None:
         total = sum(_memory_bytes(self._members.values()))

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, tree_cpu_s
+import pytest
+
+from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, Role, cpu_by_process, role_of
 
 ROOT = ProcessId(1, 0.0)
 CHILD = ProcessId(2, 1.0)
 GRANDCHILD = ProcessId(3, 2.0)
+
+
+def tree_cpu_s(seen: dict[ProcessId, ProcessCpu]) -> float:
+    return sum(cpu_by_process(seen).values())
+
+
+@pytest.mark.parametrize(
+    ("command", "role"),
+    [
+        (["/usr/lib/jvm/java-17/bin/java", "-cp", "pyspark/jars/a.jar"], Role.JVM),
+        (["java"], Role.JVM),
+        (["/venv/bin/python", "-m", "onceover.spark.daemon", "pyspark.worker"], Role.LANES),
+        (["/venv/bin/python", "-m", "onceover.cli.main", "replicate"], Role.DRIVER),
+        ([], Role.DRIVER),
+    ],
+)
+def test_a_process_is_told_by_its_command(command: list[str], role: Role) -> None:
+    assert role_of(command) is role
 
 
 def test_living_processes_add_up() -> None:
