@@ -20,6 +20,7 @@ from onceover.kafka.groups.offsetportions import offset_portions
 from onceover.kafka.link.channel import Channel
 from onceover.kafka.ports import Acknowledged, Cluster, Outgoing
 from onceover.kafka.produce import requests as produce
+from onceover.kafka.produce.closing import Closing
 from onceover.kafka.produce.leftopen import end_left_open
 from onceover.kafka.produce.requests import (
     BY_TOPIC_ID,
@@ -67,6 +68,7 @@ class TransactionalProducer:
         self._link = ProduceLink(cluster, transactional_id, self._answered, in_flight_bytes)
         self._acks: list[Acknowledged] = []
         self._begun_s = math.inf
+        self._closing = Closing()
 
     visible_at_commit: Final = True
 
@@ -136,7 +138,7 @@ class TransactionalProducer:
             MustReset: the transaction is lost.
             Refused: the target refuses content.
         """
-        self._begin()
+        is_first = self._begin()
         fresh = any(b.target not in self._state.added for b in batches)
         if fresh:
             self._guarded(self._link.drain)
@@ -148,6 +150,8 @@ class TransactionalProducer:
         self._guarded(lambda: self._link.write(batches))
         if fresh:
             self._guarded(lambda: self._link.await_first(_CLOSING))
+        if is_first:
+            self._closing.began(time.monotonic() - self._begun_s, self._link.round_trip_s)
 
     def make_room(self) -> list[Acknowledged]:
         """Wait until another round may be on its way; return and raise as ``drain`` does."""
@@ -168,9 +172,14 @@ class TransactionalProducer:
         acks, self._acks = self._acks, []
         return acks
 
-    def _begin(self) -> None:
-        if not self._state.in_transaction:
-            self._begun_s = time.monotonic()
+    def _begin(self) -> bool:
+        """Begin a transaction where there is none, once the one before is closed; tell whether it did."""
+        if self._state.in_transaction:
+            return False
+        if left_s := self._closing.left_s:
+            time.sleep(left_s)
+        self._begun_s = time.monotonic()
+        return True
 
     def _answered(self, batch: Outgoing, answer: Any) -> bool:
         action = classify(Api.PRODUCE, answer.error_code)
@@ -307,6 +316,7 @@ class TransactionalProducer:
             if action is Action.OK:
                 identity = (answer.producer_id, answer.producer_epoch) if version >= 5 else (None, None)
                 self._state.end_ok(*identity)
+                self._closing.ended()
                 return
             if action is Action.NOTHING_OPEN:
                 self._state.end_ok()

@@ -95,6 +95,11 @@ class ProduceLink:
         """Seconds until every broker listens again that has said that it will not, because of a quota."""
         return max(0.0, self._mute_until_s - time.monotonic())
 
+    @property
+    def round_trip_s(self) -> float:
+        """How long the quickest request of late took; 0 before the first one."""
+        return self._window.round_trip_s
+
     def write(self, batches: Iterable[Outgoing]) -> None:
         """Send stamped batches, at most one of a partition (docs/facts.md), without waiting for the answers.
 

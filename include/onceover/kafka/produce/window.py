@@ -86,6 +86,11 @@ class Window:
             return 0
         return min(self.most_bytes, int(_GAIN * round_trip_s * bytes_per_s))
 
+    @property
+    def round_trip_s(self) -> float:
+        """The quickest answer of late; 0 before the first one."""
+        return self._round_trip_s.value or 0.0
+
     def sent(self, size_bytes: int) -> Departure:
         """Note a request; the result is handed back with its answer."""
         now_s = self.clock()

@@ -1,0 +1,59 @@
+"""A target that is far away: much is on its way to it, and a kill loses and repeats nothing of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceover.kafka.produce.window import FEW_REQUESTS, Departure, Window
+from onceover.state.steps import Step
+from onceover_lab.bench.distance import Distance, proxies
+from onceover_lab.embed.ports import PortReservation
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.feeds import PARTITIONS
+from tests.support.flowcase import FlowCase
+
+ROUND_TRIP_MS = 60
+ROUNDS = 40
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, start_cluster: ClusterFactory
+) -> Iterator[FlowCase]:
+    reserved = PortReservation()
+    target = start_cluster("far", advertised=[reserved.port])
+    distance = Distance()
+    reserved.release()
+    with proxies([(reserved.port, target.nodes[0].ports.client, distance)]):
+        roomy = {"transaction": {"max_interval": "500ms", "max_bytes": "4MiB"}}
+        case = FlowCase(tmp_path, unique_name, source_cluster, target, **roomy, limits={})
+        for _ in range(ROUNDS):
+            for partition in range(PARTITIONS):
+                case.adversary.idempotent(
+                    case.topic, partition, case.adversary.records(15, value=bytes(1024))
+                )
+        distance.round_trip_ms = ROUND_TRIP_MS
+        yield case
+        case.close()
+
+
+def test_much_is_on_its_way_and_a_kill_loses_and_repeats_none_of_it(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is unanswered is in sockets, in the proxy and in the broker when the process dies."""
+    case.kill(Step.DATA_SENT, 3 * FEW_REQUESTS)
+    case.kill(Step.DATA_ACKED, 2)
+    most = [0]
+    real = Window.sent
+
+    def sent(window: Window, size_bytes: int) -> Departure:
+        departure = real(window, size_bytes)
+        most[0] = max(most[0], window._requests)
+        return departure
+
+    monkeypatch.setattr(Window, "sent", sent)
+    case.converge()
+    assert most[0] > FEW_REQUESTS
