@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.kafka.produce.window import FEW_REQUESTS, Departure, Window
+from onceover.kafka.produce.inflight import FEW_REQUESTS, Departure, InFlight
 from onceover.state.steps import Step
 from onceover_lab.bench.distance import Distance, proxies
 from onceover_lab.embed.ports import PortReservation
@@ -47,13 +47,13 @@ def test_much_is_on_its_way_and_a_kill_loses_and_repeats_none_of_it(
     case.kill(Step.DATA_SENT, 3 * FEW_REQUESTS)
     case.kill(Step.DATA_ACKED, 2)
     most = [0]
-    real = Window.sent
+    real = InFlight.sent
 
-    def sent(window: Window, size_bytes: int) -> Departure:
+    def sent(window: InFlight, size_bytes: int) -> Departure:
         departure = real(window, size_bytes)
         most[0] = max(most[0], window._requests)
         return departure
 
-    monkeypatch.setattr(Window, "sent", sent)
+    monkeypatch.setattr(InFlight, "sent", sent)
     case.converge()
     assert most[0] > FEW_REQUESTS

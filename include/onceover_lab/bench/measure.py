@@ -19,7 +19,7 @@ from onceover_lab.bench.reading import make_copy, measure_reading
 from onceover_lab.bench.recovery import measure_recovery
 from onceover_lab.bench.start import measure_start
 from onceover_lab.bench.trial import running
-from onceover_lab.bench.watching.cpu import Role
+from onceover_lab.bench.watching.cpu import Part
 from onceover_lab.bench.watching.watch import ProgressWatch
 from onceover_lab.bench.workloads import FED, System, Workload, WorkloadKind
 
@@ -87,7 +87,7 @@ class Measurer:
             with running(self._arena, turn) as trial:
                 watch.wait_until_quiet(workload.records, trial.copier.check)
                 cpu, peak_memory_bytes = trial.tree.cpu_samples(), trial.tree.peak_memory_bytes()
-                parts = {role: trial.tree.cpu_samples(role) for role in Role}
+                parts = {part: trial.tree.cpu_samples(part) for part in Part}
             observed = Observed(trial.started_s, watch.samples(), cpu, peak_memory_bytes, parts)
         check_complete(source_counts, self._target.count(turn.target_topic))
         return throughput_figures(observed, records=workload.records, record_bytes=workload.record_bytes)

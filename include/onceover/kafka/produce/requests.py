@@ -21,7 +21,7 @@ from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverErr
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link.channel import Channel
 from onceover.kafka.ports import Cluster, Outgoing, Refused, TopicInfo
-from onceover.kafka.produce.window import Departure, Window
+from onceover.kafka.produce.inflight import Departure, InFlight
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition, lacks_replicas, says_taken
 from onceover.txn.rights import lacking
@@ -82,7 +82,7 @@ class ProduceLink:
         in_flight_bytes: int = 0,
     ) -> None:
         self.version = BY_TOPIC_ID
-        self._window = Window(in_flight_bytes)
+        self._in_flight = InFlight(in_flight_bytes)
         self._cluster = cluster
         self._id = transactional_id
         self._answered = answered
@@ -98,7 +98,7 @@ class ProduceLink:
     @property
     def round_trip_s(self) -> float:
         """How long the quickest request of late took; 0 before the first one."""
-        return self._window.round_trip_s
+        return self._in_flight.round_trip_s
 
     def write(self, batches: Iterable[Outgoing]) -> None:
         """Send stamped batches, at most one of a partition (docs/facts.md), without waiting for the answers.
@@ -121,7 +121,7 @@ class ProduceLink:
 
     def make_room(self) -> None:
         """Wait until another request may be on its way; raises as ``drain``."""
-        while self._window.full:
+        while self._in_flight.full:
             # The oldest of all: whatever makes it late, what was sent behind it elsewhere is later still.
             self._take(min((r for r in self._routes.values() if r.unanswered), key=_oldest))
 
@@ -205,7 +205,7 @@ class ProduceLink:
         route.connection.send_frame(
             frame, correlation_id, lambda answer: _read(ProduceResponse.decode(answer[1:], version=version))
         )
-        route.unanswered.append((batches, self._window.sent(sum(len(b.batch) for b in batches))))
+        route.unanswered.append((batches, self._in_flight.sent(sum(len(b.batch) for b in batches))))
 
     def _read(self, route: _Route) -> list[_Again]:
         """Take one answer; return the batches that may be sent again."""
@@ -215,7 +215,7 @@ class ProduceLink:
             self._mute_until_s = max(self._mute_until_s, route.mute_until_s)
         by_id = self.version >= BY_TOPIC_ID
         batches, departure = route.unanswered.popleft()
-        self._window.answered(departure)
+        self._in_flight.answered(departure)
         waiting = {
             (self._topics[b.target.topic].topic_id if by_id else b.target.topic, b.target.partition): b
             for b in batches

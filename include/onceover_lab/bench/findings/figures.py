@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from onceover.errors import Retriable
 from onceover_lab.bench.findings.stats import Sample, first_at_least, percentile, steady_window, value_at
-from onceover_lab.bench.watching.cpu import Role
+from onceover_lab.bench.watching.cpu import Part
 
 
 @dataclass(frozen=True)
@@ -15,14 +15,14 @@ class Observed:
     """What was seen of a throughput run; all times are of the same monotonic clock.
 
     ``progress`` is the sum of the target's last stable offsets, ``cpu`` the cumulative CPU seconds, ``parts``
-    those of each role.
+    those of each part.
     """
 
     started_s: float
     progress: Sequence[Sample]
     cpu: Sequence[Sample]
     peak_memory_bytes: int
-    parts: Mapping[Role, Sequence[Sample]] = field(default_factory=dict)
+    parts: Mapping[Part, Sequence[Sample]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def throughput_figures(observed: Observed, *, records: int, record_bytes: int) -
         "records_per_s": rate,
         "mb_per_s": rate * record_bytes / 1e6,
         "cpu_s_per_million": cpu_s_per_million(observed.cpu),
-        **{f"cpu_{role.value}_s_per_million": cpu_s_per_million(cpu) for role, cpu in observed.parts.items()},
+        **{f"cpu_{part.value}_s_per_million": cpu_s_per_million(cpu) for part, cpu in observed.parts.items()},
         "steady_s": window.seconds,
         "start_up_s": first.at_s - observed.started_s,
         "whole_s": done.at_s - observed.started_s,

@@ -11,7 +11,7 @@ _LANES: Final = "pyspark.worker"
 _JAVA: Final = "java"
 
 
-class Role(Enum):
+class Part(Enum):
     """What a process of a copying system does there."""
 
     JVM = "jvm"
@@ -20,11 +20,11 @@ class Role(Enum):
     """Whatever else: Onceover's command and Spark's Python driver."""
 
 
-def role_of(command: list[str]) -> Role:
+def part_of(command: list[str]) -> Part:
     """Tell a process's part by its command line."""
     if command and command[0].rsplit("/", 1)[-1] == _JAVA:
-        return Role.JVM
-    return Role.LANES if any(_LANES in argument for argument in command) else Role.DRIVER
+        return Part.JVM
+    return Part.LANES if any(_LANES in argument for argument in command) else Part.DRIVER
 
 
 class ProcessId(NamedTuple):

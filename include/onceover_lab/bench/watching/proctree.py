@@ -15,7 +15,7 @@ from typing import Final
 import psutil
 
 from onceover_lab.bench.findings.stats import Sample
-from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, Role, cpu_by_process, role_of
+from onceover_lab.bench.watching.cpu import Part, ProcessCpu, ProcessId, cpu_by_process, part_of
 
 # Both looks cost CPU on the machine that is measured. The CPU clock ticks every 10 ms; a scan for new
 # members reads every process of the machine; PSS makes the kernel walk all mappings.
@@ -36,8 +36,8 @@ class ProcessTree:
         self._members: dict[ProcessId, psutil.Process] = {}
         self._seen: dict[ProcessId, ProcessCpu] = {}
         self._sessions: set[int] = set()
-        self._roles: dict[ProcessId, Role] = {}
-        self._samples: dict[Role | None, list[Sample]] = {role: [] for role in (None, *Role)}
+        self._parts: dict[ProcessId, Part] = {}
+        self._samples: dict[Part | None, list[Sample]] = {part: [] for part in (None, *Part)}
         self._peak_memory_bytes = 0
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -51,10 +51,10 @@ class ProcessTree:
         self._stop.set()
         self._thread.join()
 
-    def cpu_samples(self, role: Role | None = None) -> list[Sample]:
-        """Return cumulative CPU seconds over monotonic time, as sampled so far: of all, or of one role."""
+    def cpu_samples(self, part: Part | None = None) -> list[Sample]:
+        """Return cumulative CPU seconds over monotonic time, as sampled so far: of all, or of one part."""
         with self._lock:
-            return list(self._samples[role])
+            return list(self._samples[part])
 
     def peak_memory_bytes(self) -> int:
         """Return the largest sum of the members' proportional memory (PSS; RSS where there is none)."""
@@ -94,16 +94,16 @@ class ProcessTree:
         for identity in sorted(members - self._members.keys(), key=lambda identity: identity.created_s):
             self._add(identity, processes[identity])
         for identity in members:
-            self._find_role(identity)
+            self._find_part(identity)
 
-    def _find_role(self, identity: ProcessId) -> None:
+    def _find_part(self, identity: ProcessId) -> None:
         """Learn what a member does; again at each scan, as a shell becomes the JVM that it was to start."""
         try:
             command = self._members[identity].cmdline()
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return
         if command:  # none is left of one that has ended and was not waited for
-            self._roles[identity] = role_of(command)
+            self._parts[identity] = part_of(command)
 
     def _belongs(self, process: psutil.Process, pids: set[int]) -> bool:
         return process.info["ppid"] in pids or _session_of(process.pid) in self._sessions
@@ -123,9 +123,9 @@ class ProcessTree:
         now_s, shares = time.monotonic(), cpu_by_process(self._seen)
         with self._lock:
             self._samples[None].append(Sample(now_s, sum(shares.values())))
-            for role in Role:
-                own = (cpu_s for identity, cpu_s in shares.items() if self._roles.get(identity) is role)
-                self._samples[role].append(Sample(now_s, sum(own)))
+            for part in Part:
+                own = (cpu_s for identity, cpu_s in shares.items() if self._parts.get(identity) is part)
+                self._samples[part].append(Sample(now_s, sum(own)))
 
     def _measure_memory(self) -> None:
         total = sum(_memory_bytes(self._members.values()))

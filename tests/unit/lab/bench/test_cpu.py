@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover_lab.bench.watching.cpu import ProcessCpu, ProcessId, Role, cpu_by_process, role_of
+from onceover_lab.bench.watching.cpu import Part, ProcessCpu, ProcessId, cpu_by_process, part_of
 
 ROOT = ProcessId(1, 0.0)
 CHILD = ProcessId(2, 1.0)
@@ -16,17 +16,17 @@ def tree_cpu_s(seen: dict[ProcessId, ProcessCpu]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("command", "role"),
+    ("command", "part"),
     [
-        (["/usr/lib/jvm/java-17/bin/java", "-cp", "pyspark/jars/a.jar"], Role.JVM),
-        (["java"], Role.JVM),
-        (["/venv/bin/python", "-m", "onceover.spark.daemon", "pyspark.worker"], Role.LANES),
-        (["/venv/bin/python", "-m", "onceover.cli.main", "replicate"], Role.DRIVER),
-        ([], Role.DRIVER),
+        (["/usr/lib/jvm/java-17/bin/java", "-cp", "pyspark/jars/a.jar"], Part.JVM),
+        (["java"], Part.JVM),
+        (["/venv/bin/python", "-m", "onceover.spark.daemon", "pyspark.worker"], Part.LANES),
+        (["/venv/bin/python", "-m", "onceover.cli.main", "replicate"], Part.DRIVER),
+        ([], Part.DRIVER),
     ],
 )
-def test_a_process_is_told_by_its_command(command: list[str], role: Role) -> None:
-    assert role_of(command) is role
+def test_a_process_is_told_by_its_command(command: list[str], part: Part) -> None:
+    assert part_of(command) is part
 
 
 def test_living_processes_add_up() -> None:

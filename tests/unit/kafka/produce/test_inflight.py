@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.kafka.produce.window import FEW_REQUESTS, Departure, Window
+from onceover.kafka.produce.inflight import FEW_REQUESTS, Departure, InFlight
 
 _MB = 1 << 20
 
@@ -21,7 +21,7 @@ class Line:
 
     def __init__(self, most_bytes: int, round_trip_s: float, bytes_per_s: float) -> None:
         self.now_s = 100.0
-        self.window = Window(most_bytes, lambda: self.now_s)
+        self.window = InFlight(most_bytes, lambda: self.now_s)
         self.round_trip_s, self.bytes_per_s = round_trip_s, bytes_per_s
         self.most_requests = self.most_bytes = self.done_bytes = 0
         self._free_s = 0.0

@@ -56,7 +56,7 @@ class _Best:
 
 
 @dataclass
-class Window:
+class InFlight:
     """What one producer has on its way to all brokers together. Not thread-safe.
 
     Args:
