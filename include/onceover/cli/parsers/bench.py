@@ -10,13 +10,13 @@ from onceover.cli.parser import Subparsers, Work, add_command, end
 from onceover_lab.bench.workloads import DEFAULT, EXTRA, System
 
 _EXAMPLES: Final = """examples:
-  onceover bench                              every usual kind of data, about a quarter of an hour
+  onceover bench                              every usual kind of data, under twenty minutes
   onceover bench --workload start --rounds 1    a quick look at one of them
   onceover bench --full --out /tmp/bench      also the slower, rarer kinds; results into another directory
 
 Exit code 0: measured. 1: a run did not copy everything. 5: the clusters could not be started.
 """
-_ROUNDS: Final = 3
+_ROUNDS: Final = 2
 _OUT_DIR: Final = Path("docs/benchmark")
 
 
