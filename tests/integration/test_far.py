@@ -49,9 +49,9 @@ def test_much_is_on_its_way_and_a_kill_loses_and_repeats_none_of_it(
     most = [0]
     real = InFlight.sent
 
-    def sent(window: InFlight, size_bytes: int) -> Departure:
-        departure = real(window, size_bytes)
-        most[0] = max(most[0], window._requests)
+    def sent(in_flight: InFlight, size_bytes: int) -> Departure:
+        departure = real(in_flight, size_bytes)
+        most[0] = max(most[0], in_flight.requests)
         return departure
 
     monkeypatch.setattr(InFlight, "sent", sent)

@@ -66,7 +66,7 @@ _FETCH_SHARE = 8
 # What is unanswered, where the target is far away. What passes as bytes is in the socket by then.
 _IN_FLIGHT_SHARE = 8
 _PIECE_SHARE = 16
-# Of a round with what was made anew; four are on their way at once.
+# Of a round with what was made anew.
 _ROUND_SHARE = 64
 RECORD_SHARE = 4
 _PARTITION_MAX_BYTES = 2 << 20

@@ -79,13 +79,18 @@ class Until:
     ends: Mapping[TopicPartition, int] | None = None
     stopped: bool = False
 
+    @property
+    def cut_off(self) -> bool:
+        """True when the task ends wherever it is."""
+        return self.stopped or time.monotonic() >= self.deadline_s
+
     def over(self, partitions: Collection[PartitionCopy], waiting: Collection[TopicPartition] = ()) -> bool:
         """Tell whether there is nothing left to do.
 
         Args:
             waiting: source partitions that may still be copied, or stop; their end may not be known.
         """
-        if self.stopped or time.monotonic() >= self.deadline_s:
+        if self.cut_off:
             return True
         if self.ends is None:
             return False
@@ -157,7 +162,7 @@ class CopyLoop:
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
-    _commit_s: float = 0.0
+    _commits_s: tuple[float, float] = (0.0, 0.0)
     _slowed: bool = False
     _over: bool = False
     _turn: AnswerBudget = field(default_factory=AnswerBudget)
@@ -338,7 +343,9 @@ class CopyLoop:
             self._send_rounds(batches)
             # What was made anew is not held until the next one is there.
             del batches
-            if self._late(current):
+            # An answer from far away may take long: a stop is heard in the middle of it.
+            self.look_around()
+            if self._late(current) or until.cut_off:
                 for batch in turns.settled():
                     self._send_rounds([batch])
                 yield self._commit()
@@ -392,8 +399,14 @@ class CopyLoop:
         return self._sent_bytes >= current.max_bytes or time.monotonic() - self._begun_s >= longest_s
 
     def _interval_s(self, current: CopySettings) -> float:
-        """Return for how long a transaction gathers records while there are more."""
-        return max(current.max_interval_s, min(_COMMITS * self._commit_s, self.longest_open_s))
+        """Return for how long a transaction gathers records while there are more.
+
+        The quicker one of two commits counts, so that a broker that stops for a moment changes nothing; the
+        longer they take, the less time is left for anything else until the target ends the transaction.
+        """
+        took_s = min(self._commits_s)
+        most_s = max(0.0, min(self.longest_open_s, 2 * self.longest_open_s - took_s))
+        return max(current.max_interval_s, min(_COMMITS * took_s, most_s))
 
     def _send_rounds(self, batches: list[Outgoing]) -> None:
         for round_ in distinct_targets(batches) if self._shared_targets else [batches]:
@@ -487,7 +500,7 @@ class CopyLoop:
         reached(Step.COMMIT)
         self.producer.commit()
         reached(Step.COMMITTED)
-        self._commit_s = time.monotonic() - began_s
+        self._commits_s = (self._commits_s[1], time.monotonic() - began_s)
         self._begun_s = None
         self.quota.passed(self._sent_bytes)
         self._sent_bytes = 0

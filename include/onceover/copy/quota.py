@@ -3,7 +3,8 @@
 Invariant: no transaction waits for a quota. The answer to what went beyond it comes at once and says for how
 long the broker will not listen on that connection; by then the target would have ended the transaction, and
 the next attempt would send the same again. So a transaction ends with the first such answer, and the pause is
-made between two of them.
+made between two of them. What is on its way by then has to be answered still: little near the target; far
+away it may be too much the first time a quota is met, and that one transaction is begun anew.
 """
 
 from __future__ import annotations

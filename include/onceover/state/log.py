@@ -140,6 +140,9 @@ class StateLog:
         before = self._offset
         owed = self._fetcher is not None and self._fetcher.waiting
         self._step(held_ms, 0.0 if owed or held_ms else _GLANCE_S)
+        if held_ms:
+            # Asked again at once: what comes now is there at the next look, not at the one behind it.
+            self._step(held_ms, 0.0)
         return self._offset != before
 
     def _step(self, held_ms: int, wait_s: float) -> None:

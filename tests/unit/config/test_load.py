@@ -65,7 +65,7 @@ def test_defaults_are_those_of_the_reference(write_flow: FlowWriter) -> None:
     assert (flow.delivery, flow.lanes, flow.on_bad_record, flow.handler, flow.handler_args) == (
         "exactly_once", 2, "stop", None, {},
     )  # fmt: skip
-    assert (flow.transaction.max_interval_ms, flow.transaction.max_bytes) == (500, 64 << 20)
+    assert (flow.transaction.max_interval_ms, flow.transaction.max_bytes) == (500, 256 << 20)
     assert (flow.limits.memory_per_lane_bytes, flow.limits.bytes_per_second) == (128 << 20, None)
     assert (flow.topics.naming, flow.topics.start, flow.topics.discovery_interval_ms) == (
         "identity",

@@ -70,8 +70,7 @@ def test_later_batches_of_a_partition_are_pipelined_with_growing_sequences(clust
         made.send([data(P0, 2)])
         assert not made.make_room() and "answer" not in cluster.log
     made.send([data(P0, 2)])
-    assert len(made.make_room()) == 1
-    assert len(made.drain()) == 3
+    assert made.make_room() and not made.drain()
     assert [b[3] for b in cluster.batches] == [0, 2, 4, 6, 8]
 
 

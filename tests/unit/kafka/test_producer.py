@@ -122,10 +122,11 @@ def test_a_few_requests_are_always_on_their_way(cluster: FakeCluster) -> None:
     made.drain()
     for _ in range(3):
         made.send([batch(P0)])
-    assert not made.make_room()
+        assert not made.make_room(), "there is room for one more"
     made.send([batch(P0)])
-    assert [ack.base_offset for ack in made.make_room()] == [101]
-    assert len(made.drain()) == 3
+    assert [ack.base_offset for ack in made.make_room()][:1] == [101]
+    made.send([batch(P0)])
+    assert made.drain()[-1].base_offset == 105
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class TransactionSpec(Closed):
     max_interval_ms: Annotated[
         int, BeforeValidator(values.duration("10ms", MAX_TRANSACTION_INTERVAL, _INTERVAL_WHY))
     ] = Field(default=parse_duration_ms("500ms"), alias="max_interval")
-    max_bytes: Annotated[int, BeforeValidator(values.size("64KiB", "1GiB"))] = parse_size_bytes("64MiB")
+    max_bytes: Annotated[int, BeforeValidator(values.size("64KiB", "1GiB"))] = parse_size_bytes("256MiB")
 
 
 class LimitsSpec(Closed):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-# A first Produce that took so much longer than the quickest one was held.
+# A first Produce that took so much longer than it should was held.
 _HELD_S: Final = 0.010
 # One in fifty transactions finds out whether less is enough.
 _LONGER_S, _SHORTER_S = 0.001, 0.00002
@@ -44,9 +44,13 @@ class Closing:
         """Seconds to wait before the next transaction begins."""
         return max(0.0, self._ended_s + self.pause_s - self.clock())
 
-    def began(self, took_s: float, quickest_s: float) -> None:
-        """Note how long the first Produce of a transaction took, and the quickest request of late."""
-        if took_s - quickest_s > _HELD_S:
+    def began(self, took_s: float, usual_s: float) -> None:
+        """Note how long the first Produce of a transaction took, from when it was sent to its answer.
+
+        Args:
+            usual_s: how long one of its size takes.
+        """
+        if took_s - usual_s > _HELD_S:
             self.pause_s = min(_MOST_S, self.pause_s + _LONGER_S)
         else:
             self.pause_s = max(0.0, self.pause_s - _SHORTER_S)

@@ -149,9 +149,10 @@ class TransactionalProducer:
             stamp(batch.batch, batch.header, *self._producer, sequence)
         self._guarded(lambda: self._link.write(batches))
         if fresh:
+            sent_s, usual_s = time.monotonic(), self._link.usual_s
             self._guarded(lambda: self._link.await_first(_CLOSING))
-        if is_first:
-            self._closing.began(time.monotonic() - self._begun_s, self._link.round_trip_s)
+            if is_first:
+                self._closing.began(time.monotonic() - sent_s, usual_s)
 
     def make_room(self) -> list[Acknowledged]:
         """Wait until another round may be on its way; return and raise as ``drain`` does."""

@@ -20,8 +20,9 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link.channel import Channel
+from onceover.kafka.link.connection import wait_readable
 from onceover.kafka.ports import Cluster, Outgoing, Refused, TopicInfo
-from onceover.kafka.produce.inflight import Departure, InFlight
+from onceover.kafka.produce.inflight import FEW_REQUESTS, Departure, InFlight
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition, lacks_replicas, says_taken
 from onceover.txn.rights import lacking
@@ -49,6 +50,7 @@ class _Route:
     """One connection to one leader, with what is unanswered on it, oldest first."""
 
     connection: Channel
+    in_flight: InFlight
     unanswered: deque[tuple[list[Outgoing], Departure]] = field(default_factory=deque)
     mute_until_s: float = -math.inf
 
@@ -82,7 +84,9 @@ class ProduceLink:
         in_flight_bytes: int = 0,
     ) -> None:
         self.version = BY_TOPIC_ID
-        self._in_flight = InFlight(in_flight_bytes)
+        self._in_flight_bytes = in_flight_bytes
+        # By broker: some may be near, and others far away.
+        self._in_flight: dict[int, InFlight] = {}
         self._cluster = cluster
         self._id = transactional_id
         self._answered = answered
@@ -94,11 +98,6 @@ class ProduceLink:
     def pause_s(self) -> float:
         """Seconds until every broker listens again that has said that it will not, because of a quota."""
         return max(0.0, self._mute_until_s - time.monotonic())
-
-    @property
-    def round_trip_s(self) -> float:
-        """How long the quickest request of late took; 0 before the first one."""
-        return self._in_flight.round_trip_s
 
     def write(self, batches: Iterable[Outgoing]) -> None:
         """Send stamped batches, at most one of a partition (docs/facts.md), without waiting for the answers.
@@ -119,11 +118,27 @@ class ProduceLink:
         for node, group in by_node.items():
             self._write(self._route(node), group)
 
+    @property
+    def usual_s(self) -> float:
+        """How long the answers to what is on its way should take, at the least; 0 where that is not known."""
+        return max((route.in_flight.usual_s for route in self._routes.values()), default=0.0)
+
     def make_room(self) -> None:
-        """Wait until another request may be on its way; raises as ``drain``."""
-        while self._in_flight.full:
-            # The oldest of all: whatever makes it late, what was sent behind it elsewhere is later still.
-            self._take(min((r for r in self._routes.values() if r.unanswered), key=_oldest))
+        """Take what has been answered, and wait until each broker may be sent another request.
+
+        Raises:
+            Retriable: as ``drain``.
+        """
+        many = [route for route in self._routes.values() if route.in_flight.requests >= FEW_REQUESTS]
+        while many and (arrived := wait_readable([route.connection for route in many], 0.0)):
+            for route in many:
+                if route.connection in arrived:
+                    self._take(route)
+            many = [route for route in many if route.unanswered]
+        most_bytes = self._in_flight_bytes // max(1, len(self._routes))
+        for route in self._routes.values():
+            while route.in_flight.full(most_bytes):
+                self._take(route)
 
     def drain(self) -> None:
         """Wait until nothing is unanswered.
@@ -205,7 +220,7 @@ class ProduceLink:
         route.connection.send_frame(
             frame, correlation_id, lambda answer: _read(ProduceResponse.decode(answer[1:], version=version))
         )
-        route.unanswered.append((batches, self._in_flight.sent(sum(len(b.batch) for b in batches))))
+        route.unanswered.append((batches, route.in_flight.sent(sum(len(b.batch) for b in batches))))
 
     def _read(self, route: _Route) -> list[_Again]:
         """Take one answer; return the batches that may be sent again."""
@@ -215,7 +230,7 @@ class ProduceLink:
             self._mute_until_s = max(self._mute_until_s, route.mute_until_s)
         by_id = self.version >= BY_TOPIC_ID
         batches, departure = route.unanswered.popleft()
-        self._in_flight.answered(departure)
+        route.in_flight.answered(departure)
         waiting = {
             (self._topics[b.target.topic].topic_id if by_id else b.target.topic, b.target.partition): b
             for b in batches
@@ -271,7 +286,8 @@ class ProduceLink:
         if route is None or (not route.unanswered and not self._takes(route)):
             if route is not None:
                 route.connection.close()
-            route = self._routes[node] = _Route(self._cluster.open(node))
+            in_flight = self._in_flight.setdefault(node, InFlight())
+            route = self._routes[node] = _Route(self._cluster.open(node), in_flight)
         return route
 
     @staticmethod
@@ -281,10 +297,6 @@ class ProduceLink:
         That one is for what ends a transaction, and would come too late. Who sends much makes a pause.
         """
         return time.monotonic() >= route.mute_until_s and route.connection.usable
-
-
-def _oldest(route: _Route) -> float:
-    return route.unanswered[0][1].at_s
 
 
 def _read(answer: Any) -> tuple[int, list[tuple[Any, Any]]]:
