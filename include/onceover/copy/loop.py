@@ -27,11 +27,11 @@ from onceover.copy.returns import Returns
 from onceover.copy.review import Reviewed
 from onceover.copy.suspects import Suspects
 from onceover.copy.turns import REQUEST_BYTES, Turns
-from onceover.handling.obstacles import TryOtherwise, obstacle_after
+from onceover.handling.obstacles import TOO_LARGE, TryOtherwise, obstacle_after
 from onceover.handling.pace import AnswerBudget
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
-from onceover.kafka.produce.rounds import distinct_targets
+from onceover.kafka.produce.rounds import distinct_targets, made_bytes
 from onceover.model import TopicPartition
 from onceover.state.steps import Step, reached
 from onceover.stops.contents import damaged_batch, records_return
@@ -437,6 +437,11 @@ class CopyLoop:
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
+        if refused.code == TOO_LARGE and outgoing.header.count > 1 and made_bytes(outgoing):
+            # Or each of its neighbours would find out for itself, for a transaction of all.
+            for other in self.partitions.values():
+                if other.target.topic == outgoing.target.topic:
+                    other.obstacle.takes_less_than(outgoing.header.size_bytes)
         raise TryOtherwise(f"{partition.source}: {refused}") from refused
 
     # ---- committing

@@ -175,7 +175,9 @@ class PartitionCopy:
         the target refused is looked for."""
         merged = run.merged(self.position, _MERGED_PLAIN_BYTES) if self.merges else None
         if merged is not None:
-            yield from self._as_one([merged], run.header)
+            made = [merged]
+            del merged
+            yield from self._as_one(made, run.header)
             return
         visible: list[Visible] = []
         damage = None

@@ -172,7 +172,7 @@ def _batches(visible: Sequence[Visible | Run], newest: int) -> Iterator[Visible]
     for one in visible:
         if isinstance(one, Visible):
             yield one
-        elif one.row.lowest > newest:
+        elif one.facts.lowest > newest:
             yield one.first
         else:
             try:

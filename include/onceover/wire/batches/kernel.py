@@ -59,7 +59,7 @@ class Policy(NamedTuple):
     plain_bytes: int
 
 
-class Row(NamedTuple):
+class RunFacts(NamedTuple):
     """A run of batches in an answer: where it begins and ends, and its last batch.
 
     Args:
@@ -79,7 +79,7 @@ class Row(NamedTuple):
     lowest: int
 
 
-_COLUMNS: Final = len(Row._fields)
+_COLUMNS: Final = len(RunFacts._fields)
 
 
 class Made(NamedTuple):
@@ -159,7 +159,7 @@ def rewritten(header: BatchHeader, payload: bytes, from_offset: int, to_offset: 
     return None if refused else into.taken()
 
 
-def merged(batches: memoryview, row: Row, from_offset: int, most_bytes: int) -> Made | None:
+def merged(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: int) -> Made | None:
     """Return the records of a run of neighbouring batches from an offset on; checksums are compared.
 
     Args:
@@ -169,16 +169,16 @@ def merged(batches: memoryview, row: Row, from_offset: int, most_bytes: int) -> 
     compiled = kernel()
     if compiled is None or batches.readonly:
         return None
-    scratch = bytearray(most_bytes if row.packed else 1)
-    room_bytes = most_bytes if row.packed else row.payload_bytes + _GROWTH_BYTES * row.records
-    into = _Into(min(room_bytes, most_bytes), row.records)
+    scratch = bytearray(most_bytes if facts.packed else 1)
+    room_bytes = most_bytes if facts.packed else facts.payload_bytes + _GROWTH_BYTES * facts.records
+    into = _Into(min(room_bytes, most_bytes), facts.records)
     refused = compiled.onceover_merge(
         _address(batches), len(batches), from_offset, _address(scratch), len(scratch), *into.arguments
     )
     return None if refused else into.taken()
 
 
-def runs(records: memoryview, position: int, policy: Policy) -> Iterator[Row]:
+def runs(records: memoryview, position: int, policy: Policy) -> Iterator[RunFacts]:
     """Yield runs of batches that are worth merging, in their order, of a Fetch that aborted nothing.
 
     The search ends at what does not follow from what is before it: behind the last run anything may come.
@@ -197,8 +197,8 @@ def runs(records: memoryview, position: int, policy: Policy) -> Iterator[Row]:
             _address(records), len(records), at, position, reached, wanted, rows, _ROWS
         )
         for number in range(found):
-            row = Row(*rows[number * _COLUMNS : (number + 1) * _COLUMNS])
-            at, reached = row.end, parse_header(records, row.last).next_offset
-            yield row
+            facts = RunFacts(*rows[number * _COLUMNS : (number + 1) * _COLUMNS])
+            at, reached = facts.end, parse_header(records, facts.last).next_offset
+            yield facts
         if found < _ROWS:
             return

@@ -21,12 +21,12 @@ class Run(NamedTuple):
     Args:
         header: of the last one.
         batch: all of them, as they lie in the receive buffer.
-        row: what is known of them without taking them apart.
+        facts: what is known of them without taking them apart.
     """
 
     header: BatchHeader
     batch: memoryview
-    row: kernel.Row
+    facts: kernel.RunFacts
 
     @property
     def size_bytes(self) -> int:
@@ -55,7 +55,7 @@ class Run(NamedTuple):
         Args:
             most_bytes: of the records, before compression.
         """
-        made = kernel.merged(self.batch, self.row, from_offset, most_bytes)
+        made = kernel.merged(self.batch, self.facts, from_offset, most_bytes)
         return None if made is None else sealed(made)
 
 
@@ -73,9 +73,9 @@ def seen(
         policy: what is worth it; None where nothing is.
     """
     at, reached = 0, -1
-    for row in kernel.runs(records, position, policy) if policy and not aborted else ():
-        yield from visible_batches(records[: row.start], (), position, control_type, at=at, reached=reached)
-        header = parse_header(records, row.last)
-        at, reached = row.end, header.next_offset
-        yield Run(header, records[row.start : row.end], row)
+    for facts in kernel.runs(records, position, policy) if policy and not aborted else ():
+        yield from visible_batches(records[: facts.start], (), position, control_type, at=at, reached=reached)
+        header = parse_header(records, facts.last)
+        at, reached = facts.end, header.next_offset
+        yield Run(header, records[facts.start : facts.end], facts)
     yield from visible_batches(records, aborted, position, control_type, at=at, reached=reached)
