@@ -34,5 +34,5 @@ def library(source: Path, abi: int, slower: str) -> ctypes.CDLL | None:
         if seen == abi:
             return found
         reason = f"is of version {seen} instead of {abi}"
-    log.warning("%s: %s %s; `make setup` compiles it", slower, path.name, reason)
+    log.warning("%s: %s %s; scripts/native.py compiles it", slower, path.name, reason)
     return None

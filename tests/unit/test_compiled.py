@@ -59,7 +59,7 @@ def test_a_library_of_another_version_is_not_used_and_that_is_said_once(
     with caplog.at_level(logging.WARNING):
         assert [library(kernel.SOURCE, 0, "copies are slower") for _ in range(3)] == [None] * 3
     (said,) = caplog.messages
-    assert said.startswith("copies are slower: libkernel.so is of version ") and "make setup" in said
+    assert said.startswith("copies are slower: libkernel.so is of version ") and "scripts/native.py" in said
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\x7fELF of something else"])

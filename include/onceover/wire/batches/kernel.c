@@ -1,9 +1,9 @@
 /* Records at native speed: what onceover/wire/batches/records.py does record by record, for many at once.
  *
  * Every byte here may be an attacker's. Each read is compared with the end of what was handed over, each length and
- * count with what is left, offsets have 64 bits, and nothing is allocated: the caller brings the room, and is told
- * when it is too small. Whatever is wrong, or rare, is answered with NOT_ME: then the Python code does the same work,
- * and words the error. So this file may refuse more than it has to, and never accept what Python would refuse.
+ * count with what is left, offsets have 64 bits, and nothing is allocated: the caller brings the room. Whatever is
+ * wrong, rare, or too much for the room is answered with NOT_ME: then the Python code does the same work, and words the
+ * error. So this file may refuse more than it has to, and never accept what Python would refuse.
  */
 #include <stdint.h>
 #include <string.h>
@@ -389,7 +389,9 @@ static uint8_t *lz4_frame(const uint8_t *at, const uint8_t *end, uint8_t *out, c
     uint32_t flags = descriptor[0], block_code = descriptor[1] >> 4;
     int64_t size = flags & LZ4_WITH_SIZE ? 10 : 2;
     int64_t checksum = flags & LZ4_WITH_CHECKSUMS ? 4 : 0;
-    if ((flags & ~(LZ4_WITH_SIZE | LZ4_WITH_CHECKSUMS)) != LZ4_FLAGS || block_code < 4 || block_code > 7 || (descriptor[1] & 0x0F))
+    if ((flags & ~(LZ4_WITH_SIZE | LZ4_WITH_CHECKSUMS)) != LZ4_FLAGS)
+        return NULL;
+    if (block_code < 4 || block_code > 7 || (descriptor[1] & 0x0F))
         return NULL;
     if (end - descriptor < size + 1 || descriptor[size] != (uint8_t)(xxh32(descriptor, descriptor + size) >> 8))
         return NULL;
@@ -512,9 +514,9 @@ static int kind_of(const Batch *batch, int64_t size, const Policy *policy) {
 
 /* Find runs of neighbouring batches that are worth merging, from `at` on, in what a Fetch that aborted nothing of gave.
  *
- * `position` is the next source offset that is wanted, `reached` the one behind the batch before `at`. Whatever does not
- * follow from what is before it, or is not usual, ends the search: the rest is for Python. Returns how many were found;
- * as many as there is room for: there may be more. */
+ * `position` is the next source offset that is wanted, `reached` the one behind the batch before `at`. Whatever does
+ * not follow from what is before it, or is not usual, ends the search: the rest is for Python. Returns how many were
+ * found; as many as there is room for: there may be more. */
 EXPORTED int64_t onceover_runs(const uint8_t *records, int64_t size, int64_t at, int64_t position, int64_t reached,
                                const Policy *policy, Run *runs, int64_t room) {
     int64_t found = 0;
