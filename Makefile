@@ -23,7 +23,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Prepare .venv, Java and Kafka (quick when done already)
 
-$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py include/onceover_lab/embed/archive.py $(wildcard include/onceover_lab/embed/checksums/*.txt)
+$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py scripts/native.py include/onceover_lab/embed/archive.py $(wildcard include/onceover_lab/embed/checksums/*.txt) $(shell find include/onceover -name '*.c')
 	@scripts/setup
 	@touch $@
 
@@ -66,6 +66,7 @@ lock: setup
 	@scripts/uv lock --check --quiet || { echo "uv.lock does not match pyproject.toml; run: uv lock"; exit 1; }
 	@diff -u requirements.txt <($(EXPORT) --no-dev) || { echo "requirements.txt is outdated; run: make requirements"; exit 1; }
 	@diff -u docker/requirements.txt <($(EXPORT) --only-group image) || { echo "docker/requirements.txt is outdated; run: make requirements"; exit 1; }
+	@diff -u docker/native.txt <($(EXPORT) --only-group native) || { echo "docker/native.txt is outdated; run: make requirements"; exit 1; }
 
 browser:
 	@scripts/browser
@@ -93,8 +94,10 @@ advisories: setup ## Ask osv.dev for known vulnerabilities of what is locked
 requirements: setup ## Export requirements.txt from the lock file
 	@$(EXPORT) --no-dev > requirements.txt
 	@$(EXPORT) --only-group image > docker/requirements.txt
+	@$(EXPORT) --only-group native > docker/native.txt
 
 clean: down ## Stop what runs and remove everything that was made
 	@rm -rf .venv .cache var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf spark-warehouse metastore_db derby.log
+	@find include/onceover -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -45,6 +45,7 @@ def passing_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("onceover.copy.partition.reencode", refuse)
     monkeypatch.setattr("onceover.copy.partition.reencode_run", refuse)
+    monkeypatch.setattr("onceover.wire.batches.runs.Run.merged", refuse)
 
 
 def skip_to(replica: Replica, topic: str, offset: int) -> None:
@@ -81,6 +82,23 @@ def test_tiny_batches_keep_their_order(replica: Replica) -> None:
     replica.source.tiny_batches(topic, 0, 150)
     replica.copy()
     replica.assert_same(topic)
+
+
+@pytest.mark.parametrize("most_bytes", [1 << 20, 100_000], ids=["default", "less than is merged"])
+def test_small_batches_that_are_not_compressed_arrive_as_few(replica: Replica, most_bytes: int) -> None:
+    """A request takes one batch of a partition; where the topic takes less, they pass as they are."""
+    topic = replica.topic(partitions=4)
+    replica.target_topic(topic, 4, {"max.message.bytes": str(most_bytes)})
+    for partition in range(4):
+        for _ in range(20):
+            records = [replica.source.record(value=bytes(1000)) for _ in range(15)]
+            replica.source.plain(topic, partition, records)
+    replica.copy()
+    replica.assert_same(topic)
+    merged = most_bytes > 400_000
+    for partition in range(4):
+        batches = [b for b in replica.target.batches(topic, partition) if not b.is_control]
+        assert [b.record_count for b in batches] == ([300] if merged else [15] * 20)
 
 
 @pytest.mark.usefixtures("passing_only")

@@ -69,6 +69,18 @@ def reencoded(replica: Replica) -> str:
     return topic
 
 
+def small(replica: Replica) -> str:
+    """Batches of 16 KB that are not compressed, and a marker behind each eighth."""
+    topic = replica.topic()
+    for _ in range(3):
+        for _ in range(8):
+            replica.source.plain(topic, 0, [replica.source.record(value=bytes(1000)) for _ in range(15)])
+        transaction = replica.source.transaction(topic)
+        transaction.send(0, replica.source.records(2))
+        transaction.commit()
+    return topic
+
+
 def mixed(replica: Replica) -> str:
     topic = replica.topic()
     with Traffic(replica.source.bootstrap, {topic: 1}, seed=5, pause_s=0.002):
@@ -89,7 +101,7 @@ def read_map(replica: Replica, topic: str) -> list[MapRecord]:
     return arrange(found)
 
 
-@pytest.mark.parametrize("make", [plain, transactional, aborted, compacted, reencoded, mixed])
+@pytest.mark.parametrize("make", [plain, transactional, aborted, compacted, reencoded, small, mixed])
 def test_every_offset_is_where_the_map_says(replica: Replica, make: Make) -> None:
     """Both ways, marker and aborted and compacted offsets included, merged or not; receipts add up."""
     topic = make(replica)

@@ -20,25 +20,25 @@ from functools import partial
 from onceover.clock import now_ms
 from onceover.copy.account import Account, Waiting, own_refused
 from onceover.copy.identity import LaneIdentity
-from onceover.copy.partition import PartitionCopy
+from onceover.copy.partition import MERGING, PartitionCopy
 from onceover.copy.quota import Quota
 from onceover.copy.reading import Ends, NoEnds, Review, Source, Throttle
 from onceover.copy.returns import Returns
 from onceover.copy.review import Reviewed
 from onceover.copy.suspects import Suspects
 from onceover.copy.turns import REQUEST_BYTES, Turns
-from onceover.handling.obstacles import TryOtherwise, obstacle_after
+from onceover.handling.obstacles import TOO_LARGE, TryOtherwise, obstacle_after
 from onceover.handling.pace import AnswerBudget
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
-from onceover.kafka.produce.rounds import distinct_targets
+from onceover.kafka.produce.rounds import distinct_targets, made_bytes
 from onceover.model import TopicPartition
 from onceover.state.steps import Step, reached
 from onceover.stops.contents import damaged_batch, records_return
 from onceover.stops.record import Stop
 from onceover.wire.batches.batch import CorruptBatch
-from onceover.wire.batches.records import control_type
-from onceover.wire.batches.visibility import Visible, visible_batches
+from onceover.wire.batches.runs import Run, seen
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord
 
@@ -54,7 +54,7 @@ _SETTINGS_S = 1.0
 _LOOK_S = 0.2
 
 # Partitions, and what was read of them.
-_Taken = list[tuple[PartitionCopy, list[Visible]]]
+_Taken = list[tuple[PartitionCopy, list[Visible | Run]]]
 
 
 @dataclass(frozen=True)
@@ -269,8 +269,8 @@ class CopyLoop:
         time.sleep(pause_s)
         return []
 
-    def _take(self, tp: TopicPartition, answer: FetchedPartition) -> list[Visible]:
-        """Return the visible batches of an answer and move the fetch position behind them."""
+    def _take(self, tp: TopicPartition, answer: FetchedPartition) -> list[Visible | Run]:
+        """Return an answer's visible batches, small ones in runs; move the fetch position behind them."""
         partition = self.partitions[tp]
         if answer.error_code or answer.diverging is not None:
             # What it is, and for how long, is found out beside the others, which go on.
@@ -280,9 +280,10 @@ class CopyLoop:
         self.review.readable(tp)
         position = self.fetcher.positions[tp]
         partition.lso = answer.last_stable_offset
-        visible = []
+        visible: list[Visible | Run] = []
+        policy = MERGING if partition.merges else None
         try:
-            for one in visible_batches(answer.records, answer.aborted, position.offset, control_type):
+            for one in seen(answer.records, answer.aborted, position.offset, policy):
                 visible.append(one)
                 position.offset = one.header.next_offset
                 position.last_fetched_epoch = one.header.leader_epoch
@@ -457,6 +458,11 @@ class CopyLoop:
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
+        if refused.code == TOO_LARGE and outgoing.header.count > 1 and made_bytes(outgoing):
+            # Or each of its neighbours would find out for itself, for a transaction of all.
+            for other in self.partitions.values():
+                if other.target.topic == outgoing.target.topic:
+                    other.obstacle.takes_less_than(outgoing.header.size_bytes)
         raise TryOtherwise(f"{partition.source}: {refused}") from refused
 
     # ---- committing
@@ -521,4 +527,4 @@ class CopyLoop:
 
 
 def _size_bytes(taken: _Taken) -> int:
-    return sum(one.header.size_bytes for _, visible in taken for one in visible)
+    return sum(one.size_bytes for _, visible in taken for one in visible)

@@ -23,6 +23,7 @@ from typing import Final
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, CorruptBatch
 from onceover.wire.batches.records import DecodedRecord, decode_payload
+from onceover.wire.batches.runs import Run
 from onceover.wire.batches.unpack import Ceiling, unpack_pieces
 from onceover.wire.batches.visibility import Visible
 
@@ -116,7 +117,7 @@ class Returns:
     _turns: _Turns = field(default_factory=_Turns)
     _next_s: float = 0.0
 
-    def look(self, tp: TopicPartition, visible: Sequence[Visible]) -> tuple[int, ...]:
+    def look(self, tp: TopicPartition, visible: Sequence[Visible | Run]) -> tuple[int, ...]:
         """Look at an answer; return where one and the same record has been met, once it comes back for good.
 
         Args:
@@ -143,10 +144,10 @@ class Returns:
             self._accepted.add(tp)
 
 
-def _look(watch: _Watch, visible: Sequence[Visible], now_s: float) -> tuple[int, ...]:
+def _look(watch: _Watch, visible: Sequence[Visible | Run], now_s: float) -> tuple[int, ...]:
     first: Visible | None = None
     newest = -1
-    for one in visible:
+    for one in _batches(visible, watch.newest):
         header = one.header
         if one.batch is None:
             continue
@@ -163,6 +164,22 @@ def _look(watch: _Watch, visible: Sequence[Visible], now_s: float) -> tuple[int,
         mark.passed = mark.passed or newest > mark.timestamp
     _remember(watch, first, now_s)
     return ()
+
+
+def _batches(visible: Sequence[Visible | Run], newest: int) -> Iterator[Visible]:
+    """Yield batches one by one; of a run whose records are all newer than what is remembered only the first,
+    which says as much as they do."""
+    for one in visible:
+        if isinstance(one, Visible):
+            yield one
+        elif one.facts.lowest > newest:
+            yield one.first
+        else:
+            try:
+                yield from one.apart()
+            except CorruptBatch:
+                # Found by the copy, which names the place.
+                return
 
 
 def _comes_back(mark: _Mark, one: Visible, now_s: float) -> bool:

@@ -18,6 +18,7 @@ from onceover.kafka.produce.rounds import made_bytes
 from onceover.stops.contents import damaged_batch, memory_too_small
 from onceover.stops.record import Stop
 from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.batches.runs import Run
 from onceover.wire.batches.visibility import Visible
 
 # What a handler gave for several partitions goes out in requests of about this size.
@@ -47,7 +48,7 @@ class Turns:
     def __init__(
         self,
         flow: str,
-        taken: Iterable[tuple[PartitionCopy, list[Visible]]],
+        taken: Iterable[tuple[PartitionCopy, list[Visible | Run]]],
         round_bytes: int,
         most_bytes: Callable[[], int | None],
         stop: Callable[[PartitionCopy, Stop], None],

@@ -19,10 +19,10 @@ from onceover.stops.record import Stop
 
 log = logging.getLogger(__name__)
 
-_TOO_LARGE: Final = 10
+TOO_LARGE: Final = 10
 _INVALID_TIMESTAMP: Final = 32
 _INVALID_RECORD: Final = 87
-ABOUT_A_RECORD: Final = (_TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
+ABOUT_A_RECORD: Final = (TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
 # Halving a batch down to its records takes 20 refusals at most, dead letters as many.
 _MANY_REFUSALS: Final = 50
 
@@ -70,6 +70,11 @@ class Obstacle:
     def most_bytes(self, position: int) -> int | None:
         """Return how large a batch of records from ``position`` on may be; None where nothing was refused."""
         return 1 if position < self.apart_until else self.max_batch_bytes
+
+    def takes_less_than(self, size_bytes: int) -> None:
+        """Note that the topic refuses batches of this size, as it has done with another partition's."""
+        most = size_bytes - 1
+        self.max_batch_bytes = most if self.max_batch_bytes is None else min(self.max_batch_bytes, most)
 
     def passed(self, position: int) -> None:
         """Forget what concerns records before ``position``: they are committed."""
@@ -137,7 +142,7 @@ def _narrow(
         _dead_letter_refused(refused, outgoing, obstacle, flow, source)
         return
     first = outgoing.source_runs[0][0]
-    if refused.code == _TOO_LARGE and outgoing.header.count > 1:
+    if refused.code == TOO_LARGE and outgoing.header.count > 1:
         obstacle.max_batch_bytes = _half(outgoing, obstacle.max_batch_bytes)
         return
     if refused.code not in ABOUT_A_RECORD and first not in obstacle.reencode:
@@ -145,7 +150,7 @@ def _narrow(
         return
     offsets = _named_offsets(refused, outgoing)
     stop = refused_record(
-        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code == _TOO_LARGE
+        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code == TOO_LARGE
     )
     if dead_letter is None or refused.code not in ABOUT_A_RECORD:
         obstacle.barrier, obstacle.stop = offsets[0], stop
@@ -162,7 +167,7 @@ def _narrow(
 def _dead_letter_refused(
     refused: Refused, outgoing: Outgoing, obstacle: Obstacle, flow: str, source: TopicPartition
 ) -> None:
-    if refused.code == _TOO_LARGE and outgoing.header.count > 1:
+    if refused.code == TOO_LARGE and outgoing.header.count > 1:
         obstacle.max_dead_letter_bytes = _half(outgoing, obstacle.max_dead_letter_bytes)
         return
     offset = _named_offsets(refused, outgoing)[0]

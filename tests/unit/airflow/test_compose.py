@@ -110,10 +110,10 @@ def test_nothing_without_a_hash_gets_into_the_image() -> None:
     """Neither packages nor what builds them; both files say what uv.lock says."""
     dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
     installs = re.findall(r"pip install (.*?)(?:&&|$)", dockerfile.replace("\\\n", " "), re.M)
-    assert len(installs) == 3
+    assert len(installs) == 4
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in installs)
-    assert "--no-build-isolation --requirement requirements.txt" in installs[1]
-    for name in ("requirements.txt", "docker/requirements.txt"):
+    assert "--no-build-isolation --requirement requirements.txt" in installs[2]
+    for name in ("requirements.txt", "docker/requirements.txt", "docker/native.txt"):
         entries = re.split(r"\n(?=[a-z])", (PROJECT / name).read_text(encoding="utf-8").strip())
         assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
     builders, packages = requirements("docker/requirements.txt"), requirements("requirements.txt")
@@ -440,6 +440,11 @@ def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> N
         assert f"!{folder}" in let_in
     # Where nobody but root writes, each process would compile it anew.
     assert re.search(r"&& python -m compileall -q include spark_jobs \\$", dockerfile, re.M)
+    # What is written in C, without its compiler; the sources come first, or the copy would be covered again.
+    first, _, last = dockerfile.partition("COPY include include\n")
+    assert "RUN python scripts/native.py" in first and "native.txt" not in last
+    assert last.startswith("COPY --from=native /opt/onceover/include/onceover include/onceover\n")
+    assert {"!scripts/native.py", "!docker/native.txt", "**/*.so"} <= set(let_in)
     scripts = {
         word.removeprefix("/opt/onceover/")
         for name in OURS

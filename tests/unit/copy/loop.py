@@ -20,6 +20,7 @@ from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.stops.record import Stop
 from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.runs import Run
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord
@@ -282,6 +283,6 @@ def partition(tp: TopicPartition) -> PartitionCopy:
     )
 
 
-def sent(copy: PartitionCopy, visible: list[Visible]) -> Iterator[Outgoing]:
+def sent(copy: PartitionCopy, visible: Sequence[Visible | Run]) -> Iterator[Outgoing]:
     """Yield the batches that a partition sends."""
     return (batch for batch in copy.outgoing(visible) if batch is not None)

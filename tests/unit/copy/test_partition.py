@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.copy.partition import PartitionCopy
+from onceover.copy.partition import MERGING, PartitionCopy
 from onceover.errors import Fatal
 from onceover.handling.obstacles import Blocked, Obstacle
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.stops.record import Stop
-from onceover.wire.batches.batch import CorruptBatch, iter_batches, parse_header
+from onceover.wire.batches.batch import CorruptBatch, parse_header
 from onceover.wire.batches.records import decode
+from onceover.wire.batches.runs import Run, seen
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetmap import MAX_SEGMENTS, encode_map_value
 from tests.support.hostile import seal
@@ -24,12 +25,13 @@ from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batc
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import TARGET_START, A, partition, sent
 
+pytestmark = pytest.mark.usefixtures("codec_path")
 STOP = Stop("RECORD_REFUSED", "m", "e", "s", "r", 3)
 
 
-def visible(*batches: bytes) -> list[Visible]:
-    """Return batches as a read_committed reader meets them."""
-    return [Visible(h, b) for h, b in iter_batches(memoryview(bytearray(b"".join(batches))))]
+def visible(*batches: bytes) -> list[Visible | Run]:
+    """Return batches as a read_committed reader meets them, and those that are worth merging together."""
+    return list(seen(memoryview(bytearray(b"".join(batches))), (), 0, MERGING))
 
 
 def skipped(batch: bytes) -> Visible:
@@ -42,7 +44,7 @@ def values(outgoing: Outgoing) -> list[bytes | None]:
     return [r.value for r in decode(outgoing.header, memoryview(outgoing.batch))]
 
 
-def take(copy: PartitionCopy, *batches: Visible) -> list[Outgoing]:
+def take(copy: PartitionCopy, *batches: Visible | Run) -> list[Outgoing]:
     """Return everything that goes out."""
     return list(sent(copy, list(batches)))
 

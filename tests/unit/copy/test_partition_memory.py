@@ -27,6 +27,7 @@ from tests.unit.copy.loop import TARGET_START, A, B, Setting, partition, sent
 from tests.unit.copy.test_partition import take, values, visible
 
 MIB = 1 << 20
+pytestmark = pytest.mark.usefixtures("codec_path")
 STOP = Stop("RECORD_REFUSED", "m", "e", "s", "r", 5)
 # Of the records below, two.
 TWO = Ceiling(3 * RECORD_BYTES, MIB)

@@ -29,10 +29,11 @@ WAYS = ["plain", "pieces", "spread", "spread_batch"]
 
 
 def log_of(batches: list[tuple[int, bool]], codec: Codec) -> list[Visible]:
-    found, at = [], 0
+    found: list[Visible] = []
+    at = 0
     for count, is_seen in batches:
         batch = stored(at, count, codec=codec)
-        found += visible(batch) if is_seen else [skipped(batch)]
+        found += [one for one in visible(batch) if isinstance(one, Visible)] if is_seen else [skipped(batch)]
         at += count
     return found
 

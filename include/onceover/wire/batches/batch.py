@@ -136,16 +136,19 @@ def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
         ) from error
 
 
-def iter_batches(records: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+def iter_batches(records: memoryview, at: int = 0) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield every whole batch of a Fetch response's ``records``; a cut-off last batch is left out.
 
     A broker cuts a response at ``partition_max_bytes``, so an incomplete batch at the end is normal. The
     first one is always whole (KIP-74), or nothing is sent at all.
 
+    Args:
+        at: where to begin, behind batches that were read already.
+
     Raises:
         CorruptBatch: a length field that cannot be one, or a magic other than 2.
     """
-    at, end = 0, len(records)
+    end = len(records)
     if 0 < end < HEADER_BYTES:
         raise CorruptBatch("a record batch is cut off", expected=f"{HEADER_BYTES} bytes", seen=f"{end} bytes")
     while end - at >= HEADER_BYTES:
@@ -225,9 +228,29 @@ def seal(
     count: int,
 ) -> bytearray:
     """Return a batch around ``payload`` (compressed as ``attributes`` says), ready to be stamped."""
-    after = (attributes, last_offset_delta, base_timestamp, max_timestamp, -1, -1, -1, count)
-    crc = crc32c.crc32c(payload, crc32c.crc32c(_AFTER_CRC.pack(*after)))
     batch = bytearray(HEADER_BYTES + len(payload))
-    _HEADER.pack_into(batch, 0, 0, len(batch) - LENGTH_PREFIX_BYTES, -1, 2, crc, *after)
     batch[HEADER_BYTES:] = payload
+    seal_there(
+        batch,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        count=count,
+    )
     return batch
+
+
+def seal_there(
+    batch: bytearray,
+    *,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+) -> None:
+    """Write the header of ``batch``, whose payload stands behind the room for it; otherwise as ``seal``."""
+    after = (attributes, last_offset_delta, base_timestamp, max_timestamp, -1, -1, -1, count)
+    crc = crc32c.crc32c(memoryview(batch)[HEADER_BYTES:], crc32c.crc32c(_AFTER_CRC.pack(*after)))
+    _HEADER.pack_into(batch, 0, 0, len(batch) - LENGTH_PREFIX_BYTES, -1, 2, crc, *after)

@@ -23,9 +23,11 @@ from onceover.wire.batches.batch import (
     Buffer,
     CorruptBatch,
     seal,
+    seal_there,
     verify,
 )
-from onceover.wire.batches.compression import WEAKEST_FIRST, compress
+from onceover.wire.batches.compression import NONE, WEAKEST_FIRST, compress
+from onceover.wire.batches.kernel import Made, rewritten
 from onceover.wire.batches.unpack import READERS, Ceiling, Unpacked, too_large, unpack_pieces
 from onceover.wire.batches.varint import (
     MalformedVarint,
@@ -226,6 +228,8 @@ def reencode(
     header = unpacked.header
     if header.is_control:
         raise Fatal("a control batch must never be copied", where=f"base offset {header.base_offset}")
+    if not without and (whole := _compiled(unpacked, from_offset, to_offset, max_batch_bytes)):
+        return [whole]
     records = _scan(*unpacked)
     if from_offset > header.base_offset:
         records = [record for record in records if record[0] >= from_offset]
@@ -236,6 +240,36 @@ def reencode(
     if not records:
         return []
     return _encode_within(records, header.codec, max_batch_bytes)
+
+
+def _compiled(
+    unpacked: Unpacked, from_offset: int, to_offset: int | None, max_batch_bytes: int | None
+) -> EncodedBatch | None:
+    """Return what ``reencode`` does, made by the compiled code; None where that is not to be had, is nothing,
+    or has to be split."""
+    header, payload = unpacked
+    made = rewritten(header, payload, from_offset, header.next_offset if to_offset is None else to_offset)
+    whole = None if made is None else sealed(made)
+    if whole and max_batch_bytes is not None and len(whole.batch) > max_batch_bytes and whole.count > 1:
+        return None
+    return whole
+
+
+def sealed(made: Made) -> EncodedBatch:
+    """Return records that were written by the compiled code as a batch, compressed."""
+    batch = made.batch
+    if made.codec != NONE:
+        packed = compress(made.codec, bytes(memoryview(batch)[HEADER_BYTES:]))
+        batch = bytearray(HEADER_BYTES) + packed
+    seal_there(
+        batch,
+        attributes=made.codec,
+        last_offset_delta=made.count - 1,
+        base_timestamp=made.base_timestamp,
+        max_timestamp=made.max_timestamp,
+        count=made.count,
+    )
+    return EncodedBatch(batch, made.count, made.runs)
 
 
 def reencode_run(batches: Sequence[Unpacked], *, from_offset: int) -> EncodedBatch | None:

@@ -28,12 +28,20 @@ class Visible(NamedTuple):
     header: BatchHeader
     batch: memoryview | None
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole batch in the log."""
+        return self.header.size_bytes
+
 
 def visible_batches(
     records: memoryview,
     aborted: Iterable[AbortedTransaction],
     position: int,
     control_type: Callable[[BatchHeader, memoryview], int],
+    *,
+    at: int = 0,
+    reached: int = -1,
 ) -> Iterator[Visible]:
     """Yield the batches from ``position`` on, in order; skipped ones come with ``batch`` None.
 
@@ -48,6 +56,8 @@ def visible_batches(
         aborted: the response's aborted transactions of that partition.
         position: the next offset wanted.
         control_type: reads a control batch's type, 0 for an abort marker.
+        at: where to begin in ``records``, behind batches that were seen already; ``reached`` is the offset
+            behind them.
 
     Raises:
         CorruptBatch: from ``iter_batches``, a skipped batch is damaged, or offsets run backwards (which the
@@ -56,8 +66,7 @@ def visible_batches(
     pending = sorted(aborted)
     pending.reverse()  # popped from the end, lowest first offset first
     in_abort: set[int] = set()
-    reached = -1
-    for header, batch in iter_batches(records):
+    for header, batch in iter_batches(records, at):
         last = header.last_offset
         if header.base_offset < reached or last < header.base_offset:
             raise _backwards(header, reached)

@@ -144,8 +144,9 @@ def _volume(result: WorkloadResult) -> str:
 
 def _machine_line(machine: Mapping[str, Any]) -> str:
     packages = machine["packages"]
+    records = "" if machine["records"] == "compiled" else ", records by Python alone: not compiled"
     return (
         f"{machine['cores']} cores ({machine['cpu']}), {machine['memory_gb']} GB, "
         f"{machine['system']}; Kafka {machine['kafka']}, Spark {packages['pyspark']}, "
-        f"Python {machine['python']}, {machine['java']}."
+        f"Python {machine['python']}, {machine['java']}{records}."
     )

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import psutil
 
+from onceover.wire.batches.kernel import kernel
+
 _CPU_INFO: Final = Path("/proc/cpuinfo")
 _PACKAGES: Final = ("onceover", "pyspark", "confluent-kafka", "kafka-python", "cramjam")
 
@@ -27,6 +29,8 @@ def machine_facts(kafka_version: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "java": _java_version(),
         "kafka": kafka_version,
+        # What must be taken apart or merged costs many times as much without it (docs/adr/0014).
+        "records": "compiled" if kernel() else "python",
         "packages": {package: version(package) for package in _PACKAGES},
     }
 

@@ -29,6 +29,7 @@ def machine() -> dict[str, Any]:
         "kafka": "4.3.0",
         "python": "3.11",
         "java": "17",
+        "records": "compiled",
         "packages": {"pyspark": "4.2.0"},
     }
 
@@ -37,6 +38,17 @@ def rates(mm2: float, ours: float) -> tuple[ContenderRun, ContenderRun]:
     return ContenderRun("mm2", 1, {"records_per_s": mm2}), ContenderRun(
         "onceover", 1, {"records_per_s": ours}
     )
+
+
+@pytest.mark.parametrize("records", ["compiled", "python"])
+def test_page_says_where_records_were_not_copied_by_compiled_code(
+    machine: dict[str, Any], records: str
+) -> None:
+    """What the figures are worth on a machine that has it."""
+    page = render_page(
+        [WorkloadResult(THROUGHPUT, rates(100, 300))], {**machine, "records": records}, SETTINGS
+    )
+    assert ("records by Python alone" in page) == (records == "python")
 
 
 def test_reached_aim_says_yes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Iterator
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
 from onceover.errors import Fatal
+from onceover.wire.batches import kernel
 from onceover.wire.batches.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -40,6 +42,16 @@ from onceover.wire.batches.records import (
 from onceover.wire.batches.unpack import Unpacked, unpack
 from onceover.wire.batches.varint import encode_varint
 from tests.support.java_batches import JAVA_BATCHES, JAVA_RECORDS
+
+
+@pytest.fixture(params=["compiled", "python"], autouse=True)
+def codec_path(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Run each test with the compiled code, and once more where a machine has none."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(kernel, "kernel", lambda: None)
+        yield
+
 
 CODECS = [0, 1, 2, 3, 4]
 # For tests that run once for each codec: 30 examples of each are 150.

@@ -1,0 +1,204 @@
+"""The compiled half of the record codec (kernel.c), called by ctypes; everything here may answer None.
+
+None says: not me. The library is not there, or it met what is wrong or rare. Then the Python code does the
+same work, which also words the errors (docs/adr/0014).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from onceover.compiled import library
+from onceover.wire.batches.batch import HEADER_BYTES, BatchHeader, parse_header
+
+SOURCE: Final = Path(__file__).with_name("kernel.c")
+# Of what is passed and given back: kernel.c says the same number.
+ABI: Final = 1
+# By how much a record may grow when it is written anew, and the least that it takes: length, attributes and
+# two deltas, in five, one, ten and five bytes at most, in one each at least.
+_GROWTH_BYTES: Final = 17
+_LEAST_BYTES: Final = 4
+# How many runs are asked for at once.
+_ROWS: Final = 64
+
+_Pointer: TypeAlias = ctypes.c_void_p
+_Int: TypeAlias = ctypes.c_int64
+_SIGNATURES: Final = {
+    "onceover_crc32c": (ctypes.c_uint32, (_Pointer, _Int, ctypes.c_int32)),
+    "onceover_rewrite": (
+        ctypes.c_int32,
+        (_Pointer, _Int, _Pointer, _Int, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer),
+    ),
+    "onceover_merge": (
+        ctypes.c_int32,
+        (_Pointer, _Int, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer),
+    ),
+    "onceover_runs": (_Int, (_Pointer, _Int, _Int, _Int, _Int, _Pointer, _Pointer, _Int)),
+}
+
+
+class Policy(NamedTuple):
+    """Which neighbouring batches are worth merging.
+
+    Args:
+        tiny_records: of a batch that is tiny, with ``tiny_bytes``; plain or of lz4.
+        small_bytes: of a plain batch that is merged as well.
+        merge_from: batches in a run.
+        packed_bytes: of a run, where some of it is compressed; ``plain_bytes`` where nothing is.
+    """
+
+    tiny_records: int
+    tiny_bytes: int
+    small_bytes: int
+    merge_from: int
+    packed_bytes: int
+    plain_bytes: int
+
+
+class RunFacts(NamedTuple):
+    """A run of batches in an answer: where it begins and ends, and its last batch.
+
+    Args:
+        batches: with records; the first of a run has some. The rest is of these:
+        records: how many, as their headers say; a quarter of their bytes at most, or eight each.
+        packed: 1 where some are compressed.
+        lowest: of their timestamps, as the headers say.
+    """
+
+    start: int
+    end: int
+    last: int
+    batches: int
+    records: int
+    payload_bytes: int
+    packed: int
+    lowest: int
+
+
+_COLUMNS: Final = len(RunFacts._fields)
+
+
+class Made(NamedTuple):
+    """Records written anew.
+
+    Args:
+        batch: room for a header, and their bytes, which are not compressed.
+        codec: of what they were taken from, the strongest.
+        runs: as (first source offset, count).
+    """
+
+    batch: bytearray
+    count: int  # type: ignore[assignment]  # nobody counts items of it
+    base_timestamp: int
+    max_timestamp: int
+    codec: int
+    runs: list[tuple[int, int]]
+
+
+@cache
+def kernel() -> ctypes.CDLL | None:
+    """Return the library; None where this machine has none."""
+    found = library(SOURCE, ABI, "records are copied by Python alone, which is slower")
+    if found is not None:
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
+    return found
+
+
+class _Into:
+    """Where records are written to, and what is told of them."""
+
+    def __init__(self, room_bytes: int, records: int) -> None:
+        self._batch = bytearray(HEADER_BYTES + room_bytes)
+        self._runs = bytearray(16 * records)
+        self._made = (_Int * 6)()
+        # As the last arguments of a call.
+        self.arguments: Final = (
+            _address(self._batch) + HEADER_BYTES,
+            room_bytes,
+            _address(self._runs),
+            records,
+            self._made,
+        )
+
+    def taken(self) -> Made:
+        """Return what was written, without the room that was not needed."""
+        size_bytes, count, base_timestamp, max_timestamp, runs, codec = self._made
+        del self._batch[HEADER_BYTES + size_bytes :]
+        numbers = iter(memoryview(self._runs).cast("q")[: 2 * runs].tolist())
+        return Made(
+            self._batch, count, base_timestamp, max_timestamp, codec, list(zip(numbers, numbers, strict=True))
+        )
+
+
+def _address(buffer: bytearray | memoryview) -> int:
+    """Return where a writable buffer of at least one byte lies, for as long as it is held and not resized."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+def rewritten(header: BatchHeader, payload: bytes, from_offset: int, to_offset: int) -> Made | None:
+    """Return the records of a decompressed batch from one offset to before another."""
+    compiled = kernel()
+    if compiled is None or not 0 < header.count <= len(payload) // _LEAST_BYTES:
+        return None
+    batch = (_Int * 6)(
+        header.base_offset,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.count,
+    )
+    into = _Into(len(payload) + _GROWTH_BYTES * header.count, header.count)
+    refused = compiled.onceover_rewrite(payload, len(payload), batch, from_offset, to_offset, *into.arguments)
+    return None if refused else into.taken()
+
+
+def merged(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: int) -> Made | None:
+    """Return the records of a run of neighbouring batches from an offset on; checksums are compared.
+
+    Args:
+        batches: the run as it lies in the receive buffer.
+        most_bytes: that may come out, and that what is compressed may expand to.
+    """
+    compiled = kernel()
+    if compiled is None or batches.readonly:
+        return None
+    scratch = bytearray(most_bytes if facts.packed else 1)
+    room_bytes = most_bytes if facts.packed else facts.payload_bytes + _GROWTH_BYTES * facts.records
+    into = _Into(min(room_bytes, most_bytes), facts.records)
+    refused = compiled.onceover_merge(
+        _address(batches), len(batches), from_offset, _address(scratch), len(scratch), *into.arguments
+    )
+    return None if refused else into.taken()
+
+
+def runs(records: memoryview, position: int, policy: Policy) -> Iterator[RunFacts]:
+    """Yield runs of batches that are worth merging, in their order, of a Fetch that aborted nothing.
+
+    The search ends at what does not follow from what is before it: behind the last run anything may come.
+
+    Args:
+        position: the next offset wanted.
+    """
+    compiled = kernel()
+    if compiled is None or records.readonly or len(records) < HEADER_BYTES:
+        return
+    wanted = (_Int * len(policy))(*policy)
+    at, reached = 0, -1
+    while True:
+        rows = (_Int * (_ROWS * _COLUMNS))()
+        found = compiled.onceover_runs(
+            _address(records), len(records), at, position, reached, wanted, rows, _ROWS
+        )
+        for number in range(found):
+            facts = RunFacts(*rows[number * _COLUMNS : (number + 1) * _COLUMNS])
+            at, reached = facts.end, parse_header(records, facts.last).next_offset
+            yield facts
+        if found < _ROWS:
+            return
