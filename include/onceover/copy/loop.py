@@ -45,9 +45,6 @@ from onceover.wire.offsetmap import MapRecord
 log = logging.getLogger(__name__)
 
 _IDLE_WAIT_MS = 500
-# A transaction takes at least so many times as long as its commit, which costs several round trips: no more
-# than a fifth of the time goes into it where the target is far away.
-_COMMITS = 4
 # How often the flow file is looked at, which may be on a disk far away.
 _SETTINGS_S = 1.0
 # How often a stop is looked for while the target wants no data.
@@ -131,6 +128,8 @@ class CopyLoop:
         ends: asked in which leader epoch a transaction came to lie.
         round_bytes: a round ends where so much of it was made anew; several are on their way at once. What
             passes as bytes lies in the receive buffer already.
+        least_commits: a transaction gathers for at least so many times as long as its commit takes, which is
+            several round trips: no more than a fifth of the time goes into it where the target is far away.
         longest_open_s: a transaction is ended by then even in the middle of an answer; well below the time
             after which the target would end it.
     """
@@ -157,6 +156,7 @@ class CopyLoop:
     ends: Ends = field(default_factory=NoEnds)
     own_writes: Callable[[], int | None] = lambda: None
     round_bytes: int = REQUEST_BYTES
+    least_commits: int = 4
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
     _begun_s: float | None = None
@@ -407,7 +407,7 @@ class CopyLoop:
         """
         took_s = min(self._commits_s)
         most_s = max(0.0, min(self.longest_open_s, 2 * self.longest_open_s - took_s))
-        return max(current.max_interval_s, min(_COMMITS * took_s, most_s))
+        return max(current.max_interval_s, min(self.least_commits * took_s, most_s))
 
     def _send_rounds(self, batches: list[Outgoing]) -> None:
         for round_ in distinct_targets(batches) if self._shared_targets else [batches]:

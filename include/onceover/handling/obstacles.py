@@ -152,12 +152,12 @@ def _narrow(
     stop = refused_record(
         flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code == TOO_LARGE
     )
-    if dead_letter is None or refused.code not in ABOUT_A_RECORD:
-        obstacle.barrier, obstacle.stop = offsets[0], stop
-    elif not refused.named and outgoing.header.count > 1:
+    if refused.code in ABOUT_A_RECORD and not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
         last, count = outgoing.source_runs[-1]
         obstacle.apart_until = max(obstacle.apart_until, last + count)
+    elif dead_letter is None or refused.code not in ABOUT_A_RECORD:
+        obstacle.barrier, obstacle.stop = offsets[0], stop
     else:
         # All of them at once: each refusal costs a transaction.
         message = f"the target refuses the record ({stop.seen})"

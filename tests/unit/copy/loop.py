@@ -233,6 +233,7 @@ class Setting:
     look_around: Callable[[], None] = lambda: None
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     resumed: set[TopicPartition] = field(default_factory=set)
+    least_commits: int = 0
     reported: list[Mapping[TopicPartition, int]] = field(default_factory=list)
     stopped: list[TopicPartition] = field(default_factory=list)
 
@@ -252,6 +253,7 @@ class Setting:
             after_stops=self.stopped.extend,
             stops=self.stops,
             resumed=self.resumed,
+            least_commits=self.least_commits,
         )
 
     def run(self, ends: dict[TopicPartition, int] | None = None, seconds: float = 60.0) -> list[MapRecord]:

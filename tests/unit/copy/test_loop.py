@@ -87,7 +87,7 @@ def test_a_transaction_takes_a_few_times_as_long_as_its_commit(
             return super().poll(timeout_s)
 
     script = [[(A, answer([stored(n)], lso=200))] for n in range(200)]
-    setting = Setting(Steady(script), Far(), settings=CopySettings(0.5, 1 << 30, None))
+    setting = Setting(Steady(script), Far(), settings=CopySettings(0.5, 1 << 30, None), least_commits=4)
     committed = [r.source_end for r in setting.run({A: 200, B: 0}, seconds=3600.0)]
     assert committed[3] - committed[2] == pytest.approx(records, abs=2)
 
@@ -147,9 +147,8 @@ def test_commits_when_enough_bytes_are_sent() -> None:
     assert [r.source_end for r in setting.run({A: 3, B: 0})] == [1, 2, 3]
 
 
-def test_commits_after_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_after_the_interval() -> None:
     """At the latest after max_interval, however fast the source produces."""
-    monkeypatch.setattr("onceover.copy.loop._COMMITS", 0)
     script = [[(A, answer([stored(n)], lso=9))] for n in range(3)]
     setting = Setting(script, settings=CopySettings(0.0, 1 << 30, None))
     assert [r.source_end for r in setting.run({A: 3, B: 0})] == [1, 2, 3]
@@ -170,7 +169,7 @@ def test_stop_request_commits_what_was_begun_and_ends() -> None:
 
 def test_a_stop_request_is_heard_in_the_middle_of_an_answer() -> None:
     """One from far away holds as much as a lane may hold, and its transaction may take seconds."""
-    setting = Setting([[(A, answer([stored(n * 20, 20) for n in range(50)], lso=1000))]])
+    setting = Setting([[(A, answer([stored(n * 20, 20, codec=Codec.LZ4) for n in range(50)], lso=1000))]])
     until = Until(time.monotonic() + 60)
 
     def look() -> None:

@@ -170,6 +170,27 @@ def test_what_was_refused_is_not_merged_again() -> None:
     assert [one.header.count for one in take(copy, *batches)] == [PER_BATCH] * 12
 
 
+def test_a_record_that_a_broker_refuses_and_does_not_name_is_found() -> None:
+    """What was merged with it is copied up to it, whether it is to stop its partition or not."""
+    bad = 77
+
+    def refuse(batch: Outgoing) -> Refused | None:
+        offsets = [first + n for first, count in batch.source_runs for n in range(count)]
+        return Refused(batch, 87, "not valid") if bad in offsets else None
+
+    obstacle = Obstacle()
+    for _ in range(10):
+        script = [[(A, answer([small(PER_BATCH * n) for n in range(12)], lso=180))]]
+        setting = Setting(script, FakeProducer(refuse=refuse))
+        setting.partitions[A].obstacle = obstacle
+        try:
+            setting.run({A: 180, B: 0})
+        except MustReset:
+            continue
+        break
+    assert (setting.partitions[A].position, setting.partitions[A].stopped) == (bad, True)
+
+
 def test_skipped_batches_and_runs_keep_their_order() -> None:
     """Whatever lies between them."""
     data = [small(PER_BATCH * n) for n in range(8)]
