@@ -115,7 +115,7 @@ def main() -> int:
     except (OSError, subprocess.CalledProcessError) as error:
         said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         reason = next((line for line in said if "error" in line), said[-1])
-        print(f"   NOT COMPILED, so records are copied by Python alone, slower: {reason}")  # noqa: T201
+        print(f"   NOT COMPILED, so records are copied and compared by Python alone, slower: {reason}")  # noqa: T201
         return 1
     return 0
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tests.support.auditstory import Event, events, live
 from tests.support.auditworld import KINDS
 
+# With the compiled code and without it.
+pytestmark = pytest.mark.usefixtures("both_ways")
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from onceover.audit.model import Digest, Range, Side
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES, Batch, Unreadable
 from onceover.audit.records.digest import RunningDigest
+from onceover.audit.records.outlines import OutlinedRecords
 from onceover.audit.records.reader import ReadBatch
 from onceover.audit.records.recordhash import AuditedRecord
 
@@ -56,7 +57,10 @@ class Cursor:
         self._record_bytes = record_bytes
         self._at = start
         self._batch: Batch | None = None
-        self._records: Iterator[AuditedRecord] = iter(())
+        # Of the batch that has been begun: what counts, what follows, and what is next, in one of two ways.
+        self._from = start
+        self._parts: Iterator[AuditedRecord | OutlinedRecords] = iter(())
+        self._outlined: OutlinedRecords | None = None
         self._next: AuditedRecord | None = None
         self._ended = False
         self._damage: Unreadable | None = None
@@ -68,7 +72,7 @@ class Cursor:
         Raises:
             Gone, Unreadable: as ``read_batches``; of damage only what lies before ``end``.
         """
-        if self._peek() is not None or not self._load(end):
+        if self._begun() or not self._load(end):
             return None
         batch = self._batch
         if batch is None or batch.base_offset < self._at or batch.last_offset >= end:
@@ -89,24 +93,50 @@ class Cursor:
         Raises:
             Gone, Unreadable: as ``batch``.
         """
-        while self._peek() is None:
-            if not self._load(end) or self._batch is None or self._batch.base_offset >= end:
-                return None
-            at = self._at
-            records = self._batch.decode(timed=self._timed, record_bytes=self._record_bytes)
-            self._records = (rec for rec in records if rec.offset >= at)
-            self.pass_batch()
+        if not self._open(end):
+            return None
         found = self._next
+        if found is None and self._outlined is not None and self._outlined.before(end):
+            return self._outlined.take()
         if found is None or found.offset >= end:
             return None
         self._next = None
         return found
 
-    def _peek(self) -> AuditedRecord | None:
-        """Return the next record of a batch that has been begun; it stays the next."""
-        if self._next is None:
-            self._next = next(self._records, None)
-        return self._next
+    def outlined(self, end: int) -> OutlinedRecords | None:
+        """Return the next records where they are outlined, at least one of them before ``end``.
+
+        They stay the next ones: whoever takes some, or passes them by, goes on behind these.
+
+        Raises:
+            Gone, Unreadable: as ``batch``.
+        """
+        if not self._open(end) or self._outlined is None or not self._outlined.before(end):
+            return None
+        return self._outlined
+
+    def _open(self, end: int) -> bool:
+        """Begin the next batch where none is begun; return False where nothing lies before ``end``."""
+        while not self._begun():
+            if not self._load(end) or self._batch is None or self._batch.base_offset >= end:
+                return False
+            self._from = self._at
+            self._parts = self._batch.parts(timed=self._timed, record_bytes=self._record_bytes)
+            self.pass_batch()
+        return True
+
+    def _begun(self) -> bool:
+        """Return True when a batch that has been begun holds more records; the next one stays the next."""
+        while self._next is None and not self._outlined:
+            part = next(self._parts, None)
+            if part is None:
+                return False
+            if isinstance(part, OutlinedRecords):
+                part.pass_by(part.before(self._from))
+                self._outlined = part
+            elif part.offset >= self._from:
+                self._next, self._outlined = part, None
+        return True
 
     def close(self) -> None:
         """Close the connection that it reads from."""
@@ -151,6 +181,8 @@ def _together(
             source.pass_batch()
             target.pass_batch()
             continue
+        if _agreed(audited, source, target, left, right):
+            continue
         one, other = source.record(audited.source_to), target.record(audited.target_to)
         left.add_record(one)
         right.add_record(other)
@@ -160,6 +192,29 @@ def _together(
             return True
 
 
+def _agreed(
+    audited: Range, source: Cursor, target: Cursor, left: RunningDigest, right: RunningDigest
+) -> bool:
+    """Go behind the next records that are outlined on both sides and the same; False says nothing."""
+    one, other = source.outlined(audited.source_to), target.outlined(audited.target_to)
+    if one is None or other is None:
+        return False
+    agreed = one.agreed(other, min(one.before(audited.source_to), other.before(audited.target_to)))
+    if agreed is None:
+        return False
+    for running, outlined, records in zip((left, right), (one, other), agreed, strict=True):
+        running.add_hashed(records)
+        outlined.pass_by(records.records)
+    return True
+
+
 def _rest(running: RunningDigest, cursor: Cursor, end: int) -> None:
-    while (rec := cursor.record(end)) is not None:
-        running.add_record(rec)
+    while True:
+        if (outlined := cursor.outlined(end)) is not None:
+            count = outlined.before(end)
+            running.add_hashed(outlined.hashed(count))
+            outlined.pass_by(count)
+        elif (rec := cursor.record(end)) is not None:
+            running.add_record(rec)
+        else:
+            return

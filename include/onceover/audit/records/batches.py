@@ -19,6 +19,8 @@ import crc32c
 
 from onceover.audit.model import Reason
 from onceover.audit.records.decompress import Inexpansible, expand
+from onceover.audit.records.fields import MalformedError, field, headers, varint
+from onceover.audit.records.outlines import BatchNumbers, OutlinedRecords, outlined
 from onceover.audit.records.recordhash import HASH_BYTES, AuditedRecord, Headers, make_rec
 from onceover.errors import NeedsOperator
 
@@ -36,7 +38,6 @@ _DELETE_HORIZON: Final = 0x40
 _READERS_BITS: Final = _CODEC | _LOG_APPEND_TIME | _DELETE_HORIZON
 _CONTENT = struct.Struct(">hiqqi")
 _CONTROL_KEY = struct.Struct(">hh")
-_LAST_SHIFT: Final = 63
 # Of a single record, expanded. Brokers take a megabyte, compressed, unless they are told otherwise.
 LARGEST_RECORD_BYTES: Final = 64 << 20
 # No client needs more; each takes some seventy bytes when it is taken apart, however short it is.
@@ -53,10 +54,6 @@ class TooLarge(Unreadable):
     """A batch with a record that takes more memory than an audit uses for one; it may be in order."""
 
     reason = Reason.TOO_LARGE
-
-
-class _MalformedError(Exception):
-    """A number, length or count within a record that cannot be one."""
 
 
 class Batch(NamedTuple):
@@ -159,11 +156,30 @@ class Batch(NamedTuple):
             Unreadable: anything malformed; records before it were yielded.
             TooLarge: a record is larger than ``record_bytes``; likewise.
         """
+        for part in self.parts(timed=timed, record_bytes=record_bytes):
+            if isinstance(part, OutlinedRecords):
+                while part:
+                    yield part.take()
+            else:
+                yield part
+
+    def parts(
+        self, *, timed: bool = True, record_bytes: int = LARGEST_RECORD_BYTES
+    ) -> Iterator[AuditedRecord | OutlinedRecords]:
+        """Yield what ``decode`` does, but many together, and not made yet, where they are outlined.
+
+        Raises:
+            Unreadable, TooLarge: as ``decode``.
+        """
         window, at, left = b"", 0, self.records
         if not 0 <= left <= self.last_offset - self.base_offset + 1:
             raise unreadable(self.base_offset, f"offsets up to {self.last_offset}", f"{left} records")
         for piece in self._expanded(record_bytes):
             window, at = window[at:] + piece, 0
+            while left and (known := outlined(window, at, self._numbers, left, timed)):
+                # Before they are handed out: whoever gets them takes them out.
+                left, at = left - len(known), known.end
+                yield known
             while left and (place := self._place(window, at)) is not None:
                 yield self._record(window, place, timed)
                 left, at = left - 1, place[1]
@@ -185,6 +201,16 @@ class Batch(NamedTuple):
             self.records,
         )
 
+    @property
+    def _numbers(self) -> BatchNumbers:
+        return BatchNumbers(
+            self.base_offset,
+            self.last_offset - self.base_offset,
+            self.base_timestamp_ms,
+            self.max_timestamp_ms,
+            self.is_log_append_time,
+        )
+
     def _expanded(self, record_bytes: int) -> Iterator[bytes]:
         try:
             yield from expand(self.attributes & _CODEC, self.payload, record_bytes)
@@ -197,10 +223,10 @@ class Batch(NamedTuple):
     def _place(self, window: bytes, at: int) -> tuple[int, int] | None:
         """Return where the record at ``at`` has its fields, and where it ends; None when it is cut off."""
         try:
-            length, begin = _varint(window, at)
+            length, begin = varint(window, at)
         except IndexError:
             return None
-        except _MalformedError:
+        except MalformedError:
             length = begin = -1
         if length < 0:
             raise unreadable(self.base_offset, "a record's length", "none")
@@ -209,12 +235,12 @@ class Batch(NamedTuple):
     def _record(self, data: bytes, place: tuple[int, int], timed: bool) -> AuditedRecord:
         at, end = place
         try:
-            timestamp_delta, at = _varint(data, at + 1)  # behind the attributes, which are unused
-            offset_delta, at = _varint(data, at)
-            key, at = _field(data, at)
-            value, at = _field(data, at)
+            timestamp_delta, at = varint(data, at + 1)  # behind the attributes, which are unused
+            offset_delta, at = varint(data, at)
+            key, at = field(data, at)
+            value, at = field(data, at)
             headers, at = self._headers(data, at)
-        except (IndexError, _MalformedError) as error:
+        except (IndexError, MalformedError) as error:
             raise unreadable(self.base_offset, f"{self.records} records", "an end within one") from error
         offset = self.base_offset + offset_delta
         if at != end or not self.base_offset <= offset <= self.last_offset:
@@ -225,19 +251,14 @@ class Batch(NamedTuple):
         return make_rec(offset, key, value, headers, timestamp_ms, timed=timed)
 
     def _headers(self, data: bytes, at: int) -> tuple[Headers, int]:
-        count, at = _varint(data, at)
+        count, at = varint(data, at)
         if count <= 0:
             return (), at
         if count > len(data) - at:
-            raise _MalformedError
+            raise MalformedError
         if count > _MOST_HEADERS:
             raise too_large(self.base_offset, f"a record of at most {_MOST_HEADERS} headers", str(count))
-        found = []
-        for _ in range(count):
-            name, at = _field(data, at)
-            value, at = _field(data, at)
-            found.append((name or b"", value))
-        return tuple(found), at
+        return headers(data, at, count)
 
 
 def walk(records: memoryview) -> Iterator[Batch]:
@@ -272,32 +293,6 @@ def walk(records: memoryview) -> Iterator[Batch]:
             fields[-1],
         )
         at = end
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a zigzag varint of up to 64 bits and where it ends."""
-    byte = data[at]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), at + 1
-    value, shift = byte & 0x7F, 7
-    while byte >= 0x80:
-        if shift > _LAST_SHIFT:
-            raise _MalformedError
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        shift += 7
-    return (value >> 1) ^ -(value & 1), at + 1
-
-
-def _field(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _varint(data, at)
-    if length < 0:
-        return None, at
-    end = at + length
-    if end > len(data):
-        raise IndexError
-    return data[at:end], end
 
 
 def too_large(base_offset: int, expected: str, seen: str) -> TooLarge:

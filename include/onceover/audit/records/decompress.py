@@ -6,6 +6,7 @@ Invariant: a payload is expanded a piece at a time, however far: a few kilobytes
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -23,9 +24,9 @@ _SNAPPY_FACTOR: Final = 22
 # zlib's way to say: the largest window, with gzip's own head and tail.
 _GZIP_BITS: Final = 31
 _PIECE_BYTES: Final = 4 << 20
-# Room for what nearly all batches expand to, tried first: it needs no stream.
-_USUAL_FACTOR: Final = 8
-_USUAL_BYTES: Final = 64 << 10
+# Room for what nearly all batches expand to, which need no stream then. A thread keeps its own: the system
+# takes longer to hand out new memory than it takes to fill it.
+_kept = threading.local()
 
 
 class Inexpansible(Exception):
@@ -81,7 +82,7 @@ def _gzip(payload: bytes) -> Iterator[bytes]:
 
 
 def _framed(name: str, into: Callable[[memoryview, Any], int], payload: memoryview) -> Iterator[bytes]:
-    room = bytearray(min(_PIECE_BYTES, _USUAL_BYTES + _USUAL_FACTOR * len(payload)))
+    room = _room()
     try:
         size = into(payload, room)
     except (cramjam.DecompressionError, OSError):
@@ -89,6 +90,13 @@ def _framed(name: str, into: Callable[[memoryview, Any], int], payload: memoryvi
         yield from _stream(name, payload)
     else:
         yield bytes(memoryview(room)[:size])
+
+
+def _room() -> bytearray:
+    if not hasattr(_kept, "room"):
+        _kept.room = bytearray(_PIECE_BYTES)
+    room: bytearray = _kept.room
+    return room
 
 
 def _stream(name: str, payload: memoryview) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from onceover.audit.model import ComparedAs, Digest, Range, Side
 from onceover.audit.records.batches import Batch
+from onceover.audit.records.outlines import Hashed
 from onceover.audit.records.recordhash import HASH_BYTES, AuditedRecord
 
 _MODULUS_MASK: Final = (1 << 128) - 1
@@ -36,6 +37,18 @@ class RunningDigest:
         self._bytes += len(record.key or b"") + len(record.value or b"")
         self._mix(record.hash)
         self._seen(record.timestamp_ms, record.timestamp_ms)
+
+    def add_hashed(self, records: Hashed) -> None:
+        """Add records as ``add_record`` would, one by one."""
+        self._single = True
+        self._records += records.records
+        self._bytes += records.payload_bytes
+        self._sum = (self._sum + records.sum) & _MODULUS_MASK
+        self._chain.update(records.hashes)
+        if records.negative:
+            # A timestamp that is none makes whatever follows the first one.
+            self._first = -1
+        self._seen(records.first_ms, records.last_ms)
 
     def add_batch(self, batch: Batch, content: bytes | None = None) -> bytes:
         """Add a whole batch that the other side has byte for byte, and adds too.

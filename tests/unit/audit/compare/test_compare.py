@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from onceover.model import TopicPartition
 from tests.support.mutations import Content
 from tests.unit.audit.stored import batches, stored
 
+# With the compiled code and without it.
+pytestmark = pytest.mark.usefixtures("both_ways")
 PAIR = (TopicPartition("a", 0), TopicPartition("b", 0))
 contents = st.lists(
     st.builds(

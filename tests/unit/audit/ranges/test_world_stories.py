@@ -10,6 +10,8 @@ from tests.support.auditoracle import Answer, audit, check, keep
 from tests.support.auditstory import EVENTS, Event, live
 from tests.support.auditworld import EPOCH_MS, KINDS, World
 
+# With the compiled code and without it.
+pytestmark = pytest.mark.usefixtures("both_ways")
 WRITTEN = (Event("produce", 0, 4), Event("copy", 0))
 
 

@@ -12,6 +12,8 @@ from onceover.audit.records.batches import Unreadable, walk
 from tests.support.mutations import Content, correct_pair
 from tests.unit.audit.stored import ABORT, COMMIT, batches, log_append, marker, patched, stored
 
+# With the compiled code and without it.
+pytestmark = pytest.mark.usefixtures("both_ways")
 RECORDS = correct_pair(random.Random(8), partitions=1).source[0]
 CODECS = range(5)
 

@@ -27,6 +27,8 @@ from tests.support.memory import Peak
 from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
 from tests.unit.audit.stored import batches
 
+# With the compiled code and without it.
+pytestmark = pytest.mark.usefixtures("both_ways")
 MIB = 1 << 20
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 PAIR = (TopicPartition("a", 0), TopicPartition("b", 0))
