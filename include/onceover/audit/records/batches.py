@@ -28,6 +28,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _PREFIX_BYTES: Final = 12  # base offset and length, which the length does not count
 _LEAST_LENGTH: Final = _HEADER.size - _PREFIX_BYTES
 _CHECKED_FROM: Final = 21  # behind the checksum
+_SIGN, _LONGS = 1 << 63, 1 << 64
 _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
@@ -247,7 +248,8 @@ class Batch(NamedTuple):
             raise unreadable(self.base_offset, "a record of the length and offset that it names", "another")
         timestamp_ms = self.max_timestamp_ms
         if not self.is_log_append_time:
-            timestamp_ms = self.base_timestamp_ms + timestamp_delta
+            # Kafka's arithmetic wraps around, so that any two longs have one.
+            timestamp_ms = (self.base_timestamp_ms + timestamp_delta + _SIGN) % _LONGS - _SIGN
         return make_rec(offset, key, value, headers, timestamp_ms, timed=timed)
 
     def _headers(self, data: bytes, at: int) -> tuple[Headers, int]:

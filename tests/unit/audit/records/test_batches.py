@@ -64,6 +64,14 @@ def test_log_append_time_is_everybodys_time() -> None:
     assert {record.timestamp_ms for record in batch.decode()} == {77}
 
 
+def test_a_time_that_does_not_fit_wraps_around_as_it_does_for_readers() -> None:
+    """Whoever writes a batch chooses both numbers: neither may end an audit."""
+    base = (1 << 63) - 1
+    records = [RECORDS[0]._replace(timestamp_ms=0), RECORDS[1]._replace(timestamp_ms=5)]
+    (batch,) = batches(patched(stored(records), at=27, layout=">q", value=base))
+    assert [record.timestamp_ms for record in batch.decode()] == [base, -(1 << 63) + 4]
+
+
 @pytest.mark.parametrize("kind", [ABORT, COMMIT])
 def test_markers_are_known(kind: int) -> None:
     """A control batch says how a transaction ended."""
