@@ -84,6 +84,8 @@ test: browser promtool lock lint types layers ## Everything: lock, lint, types, 
 bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 	@$(BIN)/onceover bench
 
+# On disk: chaos rounds and large logs would fill the memory in which `make test` works.
+soak: export TMPDIR := $(or $(TMPDIR),/tmp)
 soak: setup browser kerberos ## Long matrices and chaos rounds
 	@$(BIN)/pytest -m soak $(PYTEST_ARGS)
 	@ONCEOVER_EXAMPLES=20 $(BIN)/pytest tests/unit -m "not soak" $(PYTEST_ARGS)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -63,6 +64,20 @@ def pytest_configure_node(node: Any) -> None:
         node.config.stash[_HOST] = Host(folder, partial(shared_clusters, folder))
         node.config.stash[_HOST].start()
     node.workerinput[WORKER_KEY] = str(node.config.stash[_HOST].folder)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let nobody look for garbage among ten thousand tests, and all of Airflow, again and again.
+
+    Who parses all modules of the product took 12 s for it that way, and takes 2.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

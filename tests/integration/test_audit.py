@@ -163,7 +163,7 @@ def test_what_the_flow_has_not_taken_in_and_what_belongs_to_nobody_is_told(repli
     assert all("nobody's" in (finding.payload or "") for finding in surplus.findings)
 
 
-@pytest.mark.parametrize("form", ["spread", "spread_batch"])
+@pytest.mark.parametrize("form", [pytest.param("spread", marks=pytest.mark.soak), "spread_batch"])
 def test_flow_with_a_handler_is_audited_by_applying_it_again(replica: Replica, form: str) -> None:
     """Records dropped, multiplied and spread over more partitions; what nobody made is surplus."""
     replica.configure(**handler_keys(form, partitions=5))

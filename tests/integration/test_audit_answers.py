@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceover.audit.model import FindingKind, Reason
+from onceover.audit.ranges import snapshot
 from onceover.config.flow.load import load_flow
 from onceover.model import TopicPartition
 from onceover.wiring.audit import AuditRequest
@@ -65,7 +66,9 @@ def test_partition_of_a_handler_flow_that_got_nothing_is_looked_at(replica: Repl
     assert [(each.kind, each.target) for each in found] == [(FindingKind.PHANTOM, TopicPartition(topic, 4))]
 
 
-def test_open_transaction_of_somebody_else_on_the_target_hides_and_is_said_so(replica: Replica) -> None:
+def test_open_transaction_of_somebody_else_on_the_target_hides_and_is_said_so(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was copied behind it cannot be read: that is an answer, and it does not take a minute."""
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(5))
@@ -76,7 +79,10 @@ def test_open_transaction_of_somebody_else_on_the_target_hides_and_is_said_so(re
     replica.copy()
     flow = replica.flow.watch.flow
 
-    hidden = partition(audit(flow), topic)
+    with monkeypatch.context() as patch:
+        # Nobody ends it: half a minute would be waited for that.
+        patch.setattr(snapshot, "_MARKERS_S", 1.0)
+        hidden = partition(audit(flow), topic)
     foreign.abort()
     seen = partition(audit(flow), topic)
 

@@ -56,7 +56,16 @@ def skip_to(replica: Replica, topic: str, offset: int) -> None:
 
 
 @pytest.mark.usefixtures("passing_only")
-@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+# Whatever the codec, a batch passes as it is: one of them, and none, in each run.
+@pytest.mark.parametrize(
+    "codec",
+    [
+        Codec.NONE,
+        Codec.ZSTD,
+        *(pytest.param(each, marks=pytest.mark.soak) for each in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)),
+    ],
+    ids=lambda codec: codec.name.lower(),
+)
 def test_every_codec_passes_byte_for_byte(replica: Replica, codec: Codec) -> None:
     """v2, any codec, idempotent or not, null and empty keys, values and headers, duplicate header names."""
     topic = replica.topic()
@@ -140,7 +149,9 @@ def test_an_abort_that_began_before_the_position_is_still_one(replica: Replica) 
     assert list(replica.target_records(topic).values()) == expected
 
 
-@pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
+@pytest.mark.parametrize(
+    "commits", [True, pytest.param(False, marks=pytest.mark.soak)], ids=["commit", "abort"]
+)
 def test_records_behind_an_open_transaction_wait_for_its_end(replica: Replica, commits: bool) -> None:
     """They are reported as open, not as lag; a commit brings them, an abort only what others wrote."""
     topic = replica.topic()
@@ -212,7 +223,9 @@ def test_tombstones_survive_a_source_that_was_about_to_drop_them(replica: Replic
     assert [seen.value for seen in deleted] == [None]
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD], ids=["none", "zstd"])
+@pytest.mark.parametrize(
+    "codec", [pytest.param(Codec.NONE, marks=pytest.mark.soak), Codec.ZSTD], ids=["none", "zstd"]
+)
 def test_append_time_becomes_each_records_own_timestamp(replica: Replica, codec: Codec) -> None:
     """LogAppendTime -> CreateTime: passed as it is, a reader would see the producer's times instead."""
     topic = replica.topic(config={"message.timestamp.type": "LogAppendTime"})
@@ -241,7 +254,9 @@ def test_append_time_on_both_sides_keeps_everything_but_the_time(replica: Replic
     assert all(b.attributes & LOG_APPEND_TIME for b in data)
 
 
-@pytest.mark.parametrize("codec", [Codec.SNAPPY, Codec.LZ4], ids=["snappy", "lz4"])
+@pytest.mark.parametrize(
+    "codec", [pytest.param(Codec.SNAPPY, marks=pytest.mark.soak), Codec.LZ4], ids=["snappy", "lz4"]
+)
 def test_a_start_inside_a_batch_takes_its_tail_only(replica: Replica, codec: Codec) -> None:
     """topics.start names a time that lies in the middle of a batch."""
     topic = replica.topic()

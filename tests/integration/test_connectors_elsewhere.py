@@ -101,6 +101,7 @@ def test_a_missing_right_is_named(
         case.assert_goes_on()
 
 
+@pytest.mark.soak
 def test_rights_of_the_connectors_own_clients_are_asked_before_the_stop(
     guarded: tuple[KafkaCluster, ConnectCluster], unique_name: str, tmp_path: Path
 ) -> None:

@@ -64,14 +64,9 @@ def test_a_persons_stop_beside_that_of_a_run_is_the_persons(case: Case, step: St
     case.connect.await_stopped(case.name)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    "step",
-    [
-        StepName.STOP,
-        pytest.param(StepName.ORDER, marks=pytest.mark.soak),
-        pytest.param(StepName.STOPPED, marks=pytest.mark.soak),
-    ],
-    ids=lambda step: step.name,
+    "step", [StepName.STOP, StepName.ORDER, StepName.STOPPED], ids=lambda step: step.name
 )
 def test_a_persons_stop_after_a_kill_is_the_persons(case: Case, step: StepName) -> None:
     """Also where the killed run had written down that it was about to ask for the same."""
@@ -86,6 +81,7 @@ def test_a_persons_stop_after_a_kill_is_the_persons(case: Case, step: StepName) 
     case.assert_never_back()
 
 
+@pytest.mark.soak
 def test_a_stop_that_a_resume_came_behind_is_given_back(case: Case) -> None:
     """The run had looked, and its command was on its way."""
     late = case.tool.heard(

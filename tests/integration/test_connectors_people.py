@@ -75,6 +75,7 @@ def test_every_worker_is_named_once(case: Case) -> None:
     assert case.tool.plan(case.name).code == 0
 
 
+@pytest.mark.soak
 def test_a_file_that_does_not_say_the_mode_is_asked_to(case: Case, tmp_path: Path) -> None:
     """Taken for workers without exactly-once, these would have what their tasks aborted copied."""
     case.begin()
@@ -135,11 +136,8 @@ def test_a_downgrade_that_comes_too_late_leaves_the_shared_topic_alone(case: Cas
     case.assert_never_back()
 
 
-@pytest.mark.parametrize(
-    "step",
-    [StepName.COPY_BEGIN, pytest.param(StepName.STOPPED, marks=pytest.mark.soak)],
-    ids=lambda s: s.name,
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("step", [StepName.COPY_BEGIN, StepName.STOPPED], ids=lambda s: s.name)
 def test_nothing_is_copied_from_under_a_connector_that_was_resumed(case: Case, step: StepName) -> None:
     """What was read is old by then, also where the workers' status does not tell yet."""
     case.begin()
@@ -192,6 +190,7 @@ def test_a_run_is_over_once_a_person_has_resumed_the_connector(case: Case) -> No
     assert case.connect.states(case.name)[0] == "RUNNING"
 
 
+@pytest.mark.soak
 def test_a_connector_that_a_person_stopped_stays_stopped(case: Case) -> None:
     """Also where a run had stopped it before, and was killed: somebody has resumed it since."""
     case.begin()

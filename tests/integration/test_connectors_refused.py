@@ -85,6 +85,7 @@ def test_an_open_transaction_is_found_and_an_aborted_one_does_no_harm(
     case.assert_never_back()
 
 
+@pytest.mark.soak
 def test_a_null_value_is_refused_and_the_global_values_survive(case: Case) -> None:
     """An offset that says null, or a source partition that does, is nothing that a task can go on from."""
     before = case.connect.offsets(case.name)

@@ -48,6 +48,7 @@ def test_workers_without_exactly_once_resume_at_the_committed_value(
         assert all(count < 1000 for count in last_counts(case.connect.offsets(case.name)).values())
 
 
+@pytest.mark.soak
 def test_workers_that_still_run_exactly_once_are_noticed(
     workers: Workers, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_configuration_that_would_be_refused_stops_nobody(case: Case, trouble:
     case.assert_goes_on()
 
 
+@pytest.mark.soak
 def test_a_refusal_shows_nothing_that_workers_alone_know(case: Case, tmp_path: Path) -> None:
     """A secret that they read from a file, and quote when they object to it: after the stop, and before."""
     secrets = tmp_path / "secrets.properties"

@@ -154,7 +154,8 @@ def test_while_nothing_gets_through_for_anybody_nobody_is_blamed(
     replica.assert_same()
 
 
-@pytest.mark.parametrize("partitions", [pytest.param(3, marks=pytest.mark.soak), 1])
+@pytest.mark.soak
+@pytest.mark.parametrize("partitions", [3, 1])
 def test_an_outage_of_data_alone_stops_nobody_however_few_are_busy(
     replica: Replica, line: Line, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:

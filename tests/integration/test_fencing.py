@@ -102,9 +102,12 @@ def test_a_second_start_fences_the_first_which_stops_with_exit_code_4(case: Flow
 
 
 # What a paused run had done before; what it does when it wakes must change nothing. One of each stage: it has
-# announced itself, writes as the leader, owns a lane, sends, commits.
-PAUSES = [Step.LAYOUT_COMMIT, Step.ENROL_COMMIT, Step.LANE_INIT, Step.DATA_SENT, Step.COMMIT]
-OTHER_PAUSES = [Step.FENCE_LANE, Step.READY_BEGIN, Step.LANE_READ, Step.LANE_RESUME, Step.PROGRESS_SENT]
+# writes as the leader, owns a lane, commits; in soak it has also announced itself, and sends.
+PAUSES = [Step.ENROL_COMMIT, Step.LANE_INIT, Step.COMMIT]
+OTHER_PAUSES = [
+    *(Step.LAYOUT_COMMIT, Step.FENCE_LANE, Step.READY_BEGIN),
+    *(Step.LANE_READ, Step.LANE_RESUME, Step.DATA_SENT, Step.PROGRESS_SENT),
+]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,11 @@ def test_a_paused_run_that_wakes_after_a_newer_one_stops_and_changes_nothing(
     assert_one_generation_after_the_other(case)
 
 
-@pytest.mark.parametrize("step", [Step.LEADER_INIT, Step.LEADER_READ], ids=lambda step: step.name)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(Step.LEADER_INIT, marks=pytest.mark.soak), Step.LEADER_READ],
+    ids=lambda step: step.name,
+)
 def test_a_starter_that_wakes_before_it_announced_anything_is_simply_the_newer_one(
     case: FlowCase, step: Step
 ) -> None:
@@ -149,7 +156,9 @@ def test_a_starter_that_wakes_before_it_announced_anything_is_simply_the_newer_o
     assert_one_generation_after_the_other(case)
 
 
-@pytest.mark.parametrize("change", [(1, 2), (2, 1)], ids=["1-to-2", "2-to-1"])
+@pytest.mark.parametrize(
+    "change", [pytest.param((1, 2), marks=pytest.mark.soak), (2, 1)], ids=["1-to-2", "2-to-1"]
+)
 def test_lanes_change_while_a_frozen_worker_of_the_old_count_lives(
     case: FlowCase, change: tuple[int, int]
 ) -> None:

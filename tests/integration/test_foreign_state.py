@@ -71,15 +71,18 @@ def enrolled(topic: str) -> dict[str, Any]:
     "written",
     [
         {"layout": {"source_cluster_id": [], "target_cluster_id": None}},
-        {"layout": b"\xff{"},
+        pytest.param({"layout": b"\xff{"}, marks=pytest.mark.soak),
         {"layout": b"[" + b"[]," * 4_000_000 + b"[]]"},
-        {
-            "layout": {"source_cluster_id": "elsewhere"},
-            "upstream/t": {
-                "v": 1,
-                "hops": [{"flow": token_hex(700_000), "cluster": "c", "topic": "t", "at_ms": 1}],
+        pytest.param(
+            {
+                "layout": {"source_cluster_id": "elsewhere"},
+                "upstream/t": {
+                    "v": 1,
+                    "hops": [{"flow": token_hex(700_000), "cluster": "c", "topic": "t", "at_ms": 1}],
+                },
             },
-        },
+            marks=pytest.mark.soak,
+        ),
     ],
     ids=["a list for an id", "no JSON", "a few bytes that expand", "an overlong name"],
 )
@@ -106,11 +109,17 @@ def test_another_flows_state_keeps_new_topics_out_and_ends_nothing(
     replica.assert_same(first, second)
 
 
-ODD: Final[tuple[Any, ...]] = ([], 5, {"v": 1}, b"\xff{")
+# Of another shape, and no JSON; in soak a number and a record without its fields as well.
+ODD: Final = pytest.mark.parametrize(
+    "odds",
+    [([], b"\xff{"), pytest.param((5, {"v": 1}), marks=pytest.mark.soak)],
+    ids=["a list, no JSON", "a number, no fields"],
+)
 
 
+@ODD
 def test_what_a_flow_cannot_read_of_its_own_is_named_and_the_copy_goes_on(
-    guarded: Pair, replica: Replica, capsys: Capture
+    guarded: Pair, replica: Replica, capsys: Capture, odds: tuple[Any, ...]
 ) -> None:
     """Its state, what it looks after, what it remembers of groups: the keys are told, with exit code 3."""
     topic = replica.topic(partitions=2)
@@ -121,7 +130,7 @@ def test_what_a_flow_cannot_read_of_its_own_is_named_and_the_copy_goes_on(
     client = guarded[1].admin_client
     others = {names.HEARTBEAT, names.stop_key(topic, 0), names.verified_key(topic, 0)}
     kept = {names.managed_key(topic), "acl/0123456789abcdef"}
-    for number, odd in enumerate(ODD):
+    for number, odd in enumerate(odds):
         put(client, state, dict.fromkeys(others, odd), names.STATE_OTHERS)
         put(client, owned, dict.fromkeys(kept, odd))
         code, document = replica.command(capsys, "status", replica.name)
@@ -145,8 +154,9 @@ def test_what_a_flow_cannot_read_of_its_own_is_named_and_the_copy_goes_on(
     assert replica.command(capsys, "status", replica.name)[0] == 0
 
 
+@ODD
 def test_groups_whose_memory_cannot_be_read_are_left_alone_and_the_others_are_moved(
-    guarded: Pair, replica: Replica, capsys: Capture
+    guarded: Pair, replica: Replica, capsys: Capture, odds: tuple[Any, ...]
 ) -> None:
     """Each is told with what it is about."""
     topic, odd, fine = replica.topic(), f"{replica.name}-odd", f"{replica.name}-fine"
@@ -157,7 +167,7 @@ def test_groups_whose_memory_cannot_be_read_are_left_alone_and_the_others_are_mo
     for group in (odd, fine):
         commit(guarded[0].admin_client, group, topic, {0: 3})
     assert replica.command(capsys, "groups", "apply", replica.name)[0] == 0
-    for number, value in enumerate(ODD):
+    for number, value in enumerate(odds):
         put(guarded[1].admin_client, names.groups_topic(replica.name), {f"failover/{odd}": value})
         for group in (odd, fine):
             commit(guarded[0].admin_client, group, topic, {0: min(5, 4 + number)})

@@ -160,7 +160,7 @@ def test_a_group_goes_on_with_the_first_record_it_has_not_read_there_and_back(
     assert first_read(groups.source, name, topic, protocol) == theirs[17]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.soak), "consumer"])
 def test_a_group_with_members_there_is_left_alone(groups: Groups, protocol: str) -> None:
     replica, name = groups.replica, groups.name(protocol)
     topic = replica.topic()

@@ -87,7 +87,7 @@ def elsewhere(kind: str, target: SharedCluster) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        ("nobody", TEMPORARY),
+        pytest.param("nobody", TEMPORARY, marks=pytest.mark.soak),
         ("swallows", TEMPORARY),
         pytest.param("no such name", TEMPORARY, marks=pytest.mark.soak),
         ("no broker", OPERATOR),

@@ -27,6 +27,8 @@ from tests.support.wait import wait_until
 from tests.unit.handlers import samples
 
 FORMS = ["spread", "spread_batch"]
+# Both share everything but the reading of records, which unit tests compare; whole batches in each run.
+QUICK = [pytest.param("spread", marks=pytest.mark.soak), "spread_batch"]
 COMMIT_STEPS = [step for step in Step if step.name.startswith(("DATA", "MAP", "PROGRESS", "COMMIT"))]
 T0_MS = 1_704_067_200_000
 Capture = pytest.CaptureFixture[str]
@@ -48,7 +50,7 @@ def cases(
         case.close()
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", QUICK)
 def test_output_is_there_once_in_order_and_the_map_says_where(cases: Cases, form: str) -> None:
     """Zero, one and two records for one, over more partitions than the source has, in two runs."""
     case = cases(form)
@@ -81,7 +83,10 @@ def check_map(case: HandledCase, records: list[MapRecord]) -> None:
 
 @pytest.mark.parametrize(
     ("form", "step", "count"),
-    [("spread", Step.MAP_SENT, 2), ("spread_batch", Step.COMMIT, 2)],
+    [
+        pytest.param("spread", Step.MAP_SENT, 2, marks=pytest.mark.soak),
+        ("spread_batch", Step.COMMIT, 2),
+    ],
 )
 def test_killed_in_the_middle_nothing_is_lost_or_repeated(
     cases: Cases, form: str, step: Step, count: int
@@ -108,7 +113,7 @@ def test_killed_at_every_step(cases: Cases, form: str, step: Step, count: int) -
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", QUICK)
 def test_output_of_an_at_least_once_flow_that_nothing_disturbs(cases: Cases, form: str) -> None:
     """Undisturbed there are no repeats, and the map says where everything is."""
     case = cases(form, delivery="at_least_once")
@@ -172,7 +177,7 @@ def values(offset: int, bad: set[int]) -> RawRecord:
     return RawRecord(b"k", value, ((b"h", b"1"),), T0_MS + offset)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", QUICK)
 def test_handler_error_stops_the_partition_there(replica: Replica, form: str, capsys: Capture) -> None:
     """What comes before it is copied, the other topic goes on; skipping the record resolves it."""
     replica.configure(**failing(form))
@@ -204,7 +209,7 @@ def copied_offsets(replica: Replica, topic: str) -> list[int]:
     return sorted(s.timestamp_ms - T0_MS for seen in records.values() for s in seen.values())
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", QUICK)
 def test_dead_letter_takes_what_the_handler_fails_on(replica: Replica, form: str) -> None:
     """As it was on the source, with the reason and the place in headers; everything else is copied."""
     letters = f"{replica.name}-letters"

@@ -96,6 +96,7 @@ def test_large_batches_stay_within_the_limit(replica: Replica, tmp_path: Path) -
     assert growth_mib(replica, tmp_path, _MIXED, limit_mib=_LIMIT_MIB) < _LANES * _LIMIT_MIB
 
 
+@pytest.mark.soak
 def test_tiny_batches_that_expand_far_pass_as_bytes(replica: Replica, tmp_path: Path) -> None:
     """Forty records of 20 MiB, a kilobyte each on the wire: merged they would take 800 MiB."""
     topic = replica.topic(config={"max.message.bytes": str(20 * _MIB)})
@@ -111,7 +112,9 @@ def test_tiny_batches_that_expand_far_pass_as_bytes(replica: Replica, tmp_path: 
     assert growth_while(replica, tmp_path, (topic, 1), feed, limit_mib=_LIMIT_MIB) < _LIMIT_MIB
 
 
-@pytest.mark.parametrize(("codec", "handler"), [(Codec.ZSTD, None), (Codec.LZ4, "same_batch")])
+@pytest.mark.parametrize(
+    ("codec", "handler"), [pytest.param(Codec.ZSTD, None, marks=pytest.mark.soak), (Codec.LZ4, "same_batch")]
+)
 def test_batches_that_have_to_be_taken_apart_are_expanded_in_pieces(
     replica: Replica, tmp_path: Path, codec: Codec, handler: str | None
 ) -> None:

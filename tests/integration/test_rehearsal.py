@@ -22,7 +22,7 @@ from onceover.process.children import ChildProcess
 from onceover.state import names
 from onceover.wiring.switchovers import abort_drill
 from tests.support.groups import commit
-from tests.support.rehearsing import both_sides, rehearsing
+from tests.support.rehearsing import both_sides, nobody_alive, rehearsing
 from tests.support.replica import Replica, delete_topics
 from tests.support.wait import wait_until
 
@@ -153,7 +153,8 @@ def test_killed_at_a_step_the_next_one_takes_everything_away(
     assert both_sides(replica) != before
     [report] = (run_dir(replica.name) / "drills").glob("2*/report.json")
     assert json.loads(report.read_text())["verdict"] is None
-    code, told = ran(replica, capsys)
+    with nobody_alive():
+        code, told = ran(replica, capsys)
     assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
     assert both_sides(replica) == before
     _, status = drill(replica, capsys, "status")

@@ -65,7 +65,8 @@ def test_a_frozen_one_that_wakes_within_a_step_touches_nothing_of_the_next_one(
     with rehearsing(replica, tmp_path / "old.log", step=step, signal="STOP") as old:
         wait_until(lambda: newest(replica, capsys).get("step") == step, TIMEOUT_S, "it is at the step")
         wait_until(lambda: is_paused(old), TIMEOUT_S, "it stands still")
-        with rehearsing(replica, tmp_path / "new.log", step="drain", hold=str(hold)) as new:
+        options = {"step": "drain", "hold": str(hold), "silent": "1"}
+        with rehearsing(replica, tmp_path / "new.log", **options) as new:
             wait_until(lambda: newest(replica, capsys).get("step") == "drain", TIMEOUT_S, "the next one runs")
             during = both_sides(replica)
             old.send_signal(signal.SIGCONT)
@@ -192,7 +193,7 @@ def test_a_group_that_nobody_finds_is_told(replica: Replica, capsys: pytest.Capt
     assert f"{replica.name}-billing" in told["error"]["expected"]
 
 
-@pytest.mark.parametrize("what", ["expired", "deleted"])
+@pytest.mark.parametrize("what", [pytest.param("expired", marks=pytest.mark.soak), "deleted"])
 def test_what_could_not_be_compared_is_a_finding(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -278,7 +279,7 @@ def test_a_group_that_is_gone_meanwhile_is_a_finding(
     assert found == [("GROUP_NOT_COVERED", True)]
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", ["source", pytest.param("target", marks=pytest.mark.soak)])
 def test_a_canaries_group_that_somebody_deletes_is_told(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Features
+from onceover.lead import leader
+from onceover.stops import aside
 from tests.support.grants import GROUP, TOPIC, denied, grant
 from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
@@ -48,6 +50,15 @@ def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Replica
     """A flow with exactly the rights of docs/operations.md."""
     with guarded_replica(guarded, tmp_path, unique_name) as replica:
         yield replica
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One broker knows a grant at once; and nobody else has taken the leader's id when it is refused."""
+    monkeypatch.setattr(aside, "RIGHTS", aside.WaitPolicy(1.0, 0.1, 0.3))
+    monkeypatch.setattr(leader, "_RECOVERY_PAUSE_S", (0.1, 0.3))
+    # What it has left open keeps readers of the state waiting until brokers end it.
+    monkeypatch.setattr(leader, "LEADER_TIMEOUT_MS", 3_000)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

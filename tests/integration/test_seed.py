@@ -236,7 +236,9 @@ def test_what_hangs_in_one_part_of_the_map_keeps_only_its_own_partitions_from_be
     replica.assert_same()
 
 
-@pytest.mark.parametrize("command", ["seed", "reseed", "skip-to"])
+@pytest.mark.parametrize(
+    "command", ["seed", *(pytest.param(each, marks=pytest.mark.soak) for each in ("reseed", "skip-to"))]
+)
 def test_progress_that_was_put_somewhere_and_lost_before_a_record_was_copied_is_rebuilt(
     seeding: Seeding, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:

@@ -29,6 +29,7 @@ def impatient_target(monkeypatch: pytest.MonkeyPatch, replica: Replica) -> None:
     replica.configure(lanes=1, transaction={"max_interval": "10s"})
 
 
+@pytest.mark.soak
 def test_a_slow_handler_gets_through_one_answer_in_many_transactions(replica: Replica) -> None:
     """A millisecond a record, three times as long as a transaction may take, in very few bytes."""
     replica.configure(**handler_keys("slow", seconds=0.001))
@@ -64,6 +65,7 @@ def test_records_that_come_later_do_not_wait_for_the_end_of_anothers_batch(
         assert position(0) < count
 
 
+@pytest.mark.soak
 def test_one_batch_that_takes_long_to_encode_gets_through_in_many_transactions(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,16 +41,18 @@ from tests.support.replica import Replica, delete_topics
 _TIMEOUT_S = 30.0
 # Both clusters are asked at the same time; this machine is shared.
 _BOUND_S = PATIENCE_S + 5.0
+# Who is silent is waited for to the end each time; the default's own length is that of one test below.
+_SOON = ("--patience", "2")
 # Nobody listens there: a connection is refused at once.
 _DEAD = "127.0.0.1:1"
 
 Capture = pytest.CaptureFixture[str]
 
 
-def status(replica: Replica, capsys: Capture) -> tuple[int, dict[str, Any]]:
+def status(replica: Replica, capsys: Capture, *more: str) -> tuple[int, dict[str, Any]]:
     """Return the exit code and the flow's entry; fail when it took longer than promised."""
     begun_s = time.monotonic()
-    code, document = replica.command(capsys, "status", str(replica.flow.path))
+    code, document = replica.command(capsys, "status", str(replica.flow.path), *more)
     assert time.monotonic() - begun_s < _BOUND_S
     (entry,) = document["flows"]
     assert entry["exit"] == code
@@ -110,7 +112,7 @@ def test_a_source_that_is_paused_or_killed_hides_nothing_that_the_target_knows(
                 with suppress(Retriable):
                     lead.tick()
             assert time.monotonic() - begun_s < SILENT_AFTER_MS / 1000, "each within its patience"
-            code, entry = status(replica, capsys)
+            code, entry = status(replica, capsys, *_SOON)
             assert (code, entry["run"]["state"], entry["state"]) == (5, "running", "unknown")
             assert [p["state"] for p in entry["partitions"]] == ["unknown"]
             assert 0 < entry["source"]["heard_ms"] < begun_ms + 2000
@@ -119,7 +121,7 @@ def test_a_source_that_is_paused_or_killed_hides_nothing_that_the_target_knows(
             lead.end()
         for silence in (broker.suspend, broker.kill):
             silence()
-            code, entry = status(replica, capsys)
+            code, entry = status(replica, capsys, *_SOON)
             (partition,) = entry["partitions"]
             assert (code, needs(entry)) == (5, ["SOURCE_UNREACHABLE"])
             assert (partition["topic"], partition["position"], partition["stop"]) == (topic, 10, None)
@@ -129,7 +131,7 @@ def test_a_source_that_is_paused_or_killed_hides_nothing_that_the_target_knows(
             assert entry["source"]["cluster_id"] == quiet.cluster_id
             assert quiet.bootstrap in entry["source"]["error"]["where"]
         delete_topics(replica.target_client, [topic])
-        code, entry = status(replica, capsys)
+        code, entry = status(replica, capsys, *_SOON)
         assert (code, needs(entry)[0]) == (3, "TARGET_MISSING"), "seen without the source, too"
 
 
@@ -301,7 +303,7 @@ def test_text_begins_with_who_needs_a_person(flows: Path, replica: Replica, caps
     delete_topics(replica.target_client, [topic])
     replica.flow.path.rename(flows / f"h-{replica.name}.yaml")
     capsys.readouterr()
-    assert main(["status"]) == 3
+    assert main(["status", *_SOON]) == 3
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("8 flows; NEEDING A PERSON: c-bad-yaml, ") and first.endswith(": b-dead")
     title = next(

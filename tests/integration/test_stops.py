@@ -88,7 +88,7 @@ def test_a_deleted_source_topic_stops_a_running_lane(scene: Scene, capsys: Captu
     scene.expect_clear(capsys)
 
 
-@pytest.mark.parametrize("records", [4, 30], ids=["fewer", "more"])
+@pytest.mark.parametrize("records", [pytest.param(4, marks=pytest.mark.soak), 30], ids=["fewer", "more"])
 def test_a_recreated_source_topic_is_not_taken_for_the_old_one(
     scene: Scene, capsys: Capture, records: int
 ) -> None:

@@ -193,6 +193,7 @@ def test_brokers_are_killed_and_come_back_during_a_copy(
     assert sum(map(len, on_target)) >= traffic.total > 0
 
 
+@pytest.mark.soak
 def test_the_targets_broker_is_killed_during_a_copy_at_least_once(
     replica: Replica, fragile: tuple[KafkaCluster, KafkaCluster]
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_quota_that_wants_a_longer_pause_than_a_transaction_may_last_is_kept_t
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
     """bytes_per_second over all lanes: at most a second's credit and one fetch more than the rate allows."""
     per_second, batch_bytes, batches = 256 << 10, 60_000, 20
@@ -308,6 +310,7 @@ def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_every_partition_gets_its_turn_beside_the_backlogs_of_others(replica: Replica) -> None:
     """Four shares fill an answer, and one partition has batches larger than any share: all begin first."""
     replica.configure(lanes=1, limits={"memory_per_lane": "8MiB"}, transaction={"max_bytes": "1MiB"})

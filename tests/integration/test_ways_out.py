@@ -333,8 +333,8 @@ def of_a_later_epoch(old: str) -> str:
     ("offset", "beside", "code"),
     [
         (90, lambda _: "", "PROGRESS_FOREIGN"),
-        (10, lambda _: "", "PROGRESS_FOREIGN"),
-        (90, kept, "PROGRESS_FOREIGN"),
+        pytest.param(10, lambda _: "", "PROGRESS_FOREIGN", marks=pytest.mark.soak),
+        pytest.param(90, kept, "PROGRESS_FOREIGN", marks=pytest.mark.soak),
         (10, of_a_later_release, "PROGRESS_UNREADABLE"),
     ],
     ids=["moved", "the same number", "moved with its metadata", "of a later release"],
@@ -457,7 +457,7 @@ def test_what_a_killed_run_left_behind_a_position_is_no_reason_for_doubt(
     replica.assert_same(scene.other)
 
 
-@pytest.mark.parametrize("offset", [90, 10])
+@pytest.mark.parametrize("offset", [90, pytest.param(10, marks=pytest.mark.soak)])
 def test_progress_that_was_moved_on_purpose_is_taken_over_by_hand(
     scene: Scene, capsys: Capture, offset: int
 ) -> None:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.cli import main as command_line
+from onceover.drills import journal
 from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans import exported
 from onceover.drills.orphans.exported import OrphanWriter
 from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.drills.rehearsing.steps import RehearsalSteps
+from onceover.drills.switching import commits
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin
@@ -74,6 +76,7 @@ def main() -> int:
     parser.add_argument("--signal", choices=("KILL", "STOP", "INT"), default="KILL")
     parser.add_argument("--again", help="a later step, before which it happens once more")
     parser.add_argument("--count", type=int, default=1, help="at which occurrence of the step")
+    parser.add_argument("--silent", type=float, help="seconds after which another drill is taken for dead")
     parser.add_argument("--hold", type=Path, help="wait until this file is there, alive")
     args = parser.parse_args()
 
@@ -87,6 +90,12 @@ def main() -> int:
         else:
             wait_until(args.hold.exists, _HELD_S, "it is let go")
 
+    # Nobody here commits without being a member.
+    patience = [(commits, "COMMITS_S", 0.5)]
+    if args.silent is not None:
+        patience.append((journal, "SILENT_S", args.silent))
+    for module, name, seconds in patience:
+        setattr(module, name, seconds)
     kind: type = RehearsalSteps if args.mode == "rehearsal" else PlannedSteps
     if args.step:
         meet_at(kind, args.step, args.when, meet)

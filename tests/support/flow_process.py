@@ -18,6 +18,7 @@ from pathlib import Path
 
 from onceover.copy.loop import Until
 from onceover.errors import OnceoverError, Retriable
+from onceover.lead import leader
 from onceover.lead.ends import EndCheck
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
@@ -119,6 +120,9 @@ def main() -> int:
     importlib.import_module("pyarrow")
     if args.at:
         signal_at(args.at, args.count, signal.Signals[f"SIG{args.signal}"])
+    if args.signal == "STOP":
+        # Who has taken over meanwhile is there by the time that it wakes: nobody has to be given time for it.
+        leader._RECOVERY_PAUSE_S = (0.05, 0.2)
     if args.clock is not None:
         follow_clock(args.clock)
     flow = InlineFlow(args.flow)

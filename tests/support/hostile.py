@@ -17,6 +17,7 @@ import crc32c
 from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
 
 _AFTER_CRC = struct.Struct(">hiqqqhii")
+_GZIP_HEAD: Final = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 _ZSTD_HEAD: Final = b"\x28\xb5\x2f\xfd\x00"
 _ZSTD_BLOCK_BYTES: Final = 128 << 10
 _PART_BYTES: Final = 1 << 20
@@ -61,8 +62,7 @@ def compressed(codec: Codec, first: bytes, zeros: int) -> bytes:
     if codec is Codec.ZSTD:
         return zstd_frame(first, zeros)
     if codec is Codec.GZIP:
-        packer = zlib.compressobj(9, wbits=31)
-        return b"".join(packer.compress(part) for part in _parts(first, zeros)) + packer.flush()
+        return _gzip(first, zeros)
     if codec is Codec.LZ4:
         # Blocks of their own, as Kafka demands; the size of the whole is stated nowhere.
         frame = cramjam.lz4.Compressor(level=9, content_checksum=False, block_linked=False)
@@ -76,6 +76,21 @@ def compressed(codec: Codec, first: bytes, zeros: int) -> bytes:
             out += struct.pack(">i", len(block)) + block
         return bytes(out)
     return first + bytes(zeros)
+
+
+def _gzip(first: bytes, zeros: int) -> bytes:
+    """Behind a full flush equal parts are compressed alike: one does for all of a gigabyte."""
+    packer, part = zlib.compressobj(9, wbits=-15), bytes(_PART_BYTES)
+    found = [_GZIP_HEAD, packer.compress(first), packer.flush(zlib.Z_FULL_FLUSH)]
+    parts, rest = divmod(zeros, _PART_BYTES)
+    if parts:
+        found.append((packer.compress(part) + packer.flush(zlib.Z_FULL_FLUSH)) * parts)
+    found += [packer.compress(bytes(rest)), packer.flush()]
+    checksum = zlib.crc32(first)
+    for _ in range(parts):
+        checksum = zlib.crc32(part, checksum)
+    found.append(struct.pack("<II", zlib.crc32(bytes(rest), checksum), (len(first) + zeros) % (1 << 32)))
+    return b"".join(found)
 
 
 def _parts(first: bytes, zeros: int) -> Iterator[bytes]:

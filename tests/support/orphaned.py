@@ -89,13 +89,15 @@ class Orphaned(Replica):
     def copy_only(self, tp: TopicPartition) -> None:
         """Let the lane of one partition copy what is there, and the others' nothing."""
         flow = self.flow
-        with flow.running() as (_, layout):
+        with flow.running() as (lead, layout):
             planner = EndCheck(self.name, layout.run)
             planner.open(*open_clusters(flow.watch.flow))
             ends = planner.ends()
             planner.close()
             until = Until(time.monotonic() + _COPIES_S, {tp: ends[tp]})
             flow.lane(layout, lane_of(tp, layout.lanes), until)
+            # What looks as if it ran is asked to end, and waited for.
+            lead.end()
 
     def behind(self, topic: str, cut: int, partition: int = 0) -> list[Exported]:
         """Return what an ordinary reader of the source meets behind a cut."""

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.drills import journal
 from onceover.process.children import ChildProcess
 from tests.support.replica import Replica
 
@@ -39,6 +41,14 @@ def things(client: Mapping[str, str], name: str) -> Things:
 def both_sides(replica: Replica) -> list[Things]:
     """Return what is there on source and target."""
     return [things(client, replica.name) for client in (replica.source_client, replica.target_client)]
+
+
+@contextmanager
+def nobody_alive() -> Iterator[None]:
+    """Have drills that give no sign of life taken for dead at once: here they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "SILENT_S", 0.5)
+        yield
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair
-from tests.support.rehearsing import rehearsing
+from tests.support.rehearsing import nobody_alive, rehearsing
 from tests.support.replica import Replica
 
 _TIMEOUT_S = 90.0
@@ -86,15 +86,16 @@ def undone_or_gone_on_with(
     before = acls_of(replica)
     with rehearsing(replica, log, mode="planned", step=step, when=when) as child:
         assert child.wait(_TIMEOUT_S) == _KILLED, child.tail()
-    code, told = replica.command(capsys, "drill", "abort", str(replica.flow.path))
-    at = STEP_NAMES.index(step), when
-    if at >= (STEP_NAMES.index(PROMOTE), "behind"):
-        assert (code, told["error"]["code"]) == (_PERSON, "PAST_RETURN")
-    else:
-        assert code == 0, told
-        assert acls_of(replica) == before
-    code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (0, "PASS"), json.dumps(told, indent=1)
-    assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 7
-    replica.assert_same()
-    assert len(acls_of(replica)) == 1
+    with nobody_alive():
+        code, told = replica.command(capsys, "drill", "abort", str(replica.flow.path))
+        at = STEP_NAMES.index(step), when
+        if at >= (STEP_NAMES.index(PROMOTE), "behind"):
+            assert (code, told["error"]["code"]) == (_PERSON, "PAST_RETURN")
+        else:
+            assert code == 0, told
+            assert acls_of(replica) == before
+        code, told = ran(replica, capsys)
+        assert (code, told["verdict"]) == (0, "PASS"), json.dumps(told, indent=1)
+        assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 7
+        replica.assert_same()
+        assert len(acls_of(replica)) == 1

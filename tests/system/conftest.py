@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser
 
 from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.airflow_config import PASSWORDS_FILE, USERNAME
 from onceover_lab.embed.kafka import KafkaCluster
-from onceover_lab.embed.security import Security
+from onceover_lab.embed.security import Security, write_private
 from tests.support.clusters import SharedCluster
 from tests.support.wait import wait_until
+from tests.system import wishing
 from tests.system.person import Person, Value, a_browser, at_a_browser
 
 PROJECT = Path(__file__).parents[2]
@@ -239,7 +242,20 @@ def airflow_environ(
     session_home: Path, flows: Path, connect_files: Path, lineage_file: Path
 ) -> dict[str, str]:
     """What every part of that Airflow finds in its environment."""
+    wishes = session_home / "wishes"
+    wishes.mkdir()
+    (wishes / "wished.py").write_text(wishing.DAG_FILE)
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    bundles = [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "wishes", "classpath": local, "kwargs": {"path": str(wishes)}},
+    ]
     return {
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
+            [f"{USERNAME}:admin", *(f"{name}:user" for name in wishing.PEOPLE)]
+        ),
+        wishing.DONE_VARIABLE: str(session_home / "wished"),
         "ONCEOVER_FLOWS": str(flows),
         "ONCEOVER_CONNECT": str(connect_files),
         "ONCEOVER_HOME": str(session_home / "var"),
@@ -279,9 +295,12 @@ def read_again(airflow: AirflowStandalone, dag_id: str) -> None:
 @pytest.fixture(scope="package")
 def airflow(session_home: Path, airflow_environ: dict[str, str]) -> Iterator[AirflowStandalone]:
     """Airflow on SQLite, as `make up` starts it."""
-    plugins = PROJECT / "plugins"
+    home, plugins = session_home / "airflow", PROJECT / "plugins"
+    home.mkdir(mode=0o700, exist_ok=True)
+    people = {USERNAME: secrets.token_urlsafe(16)} | {n: wishing.password_of(n) for n in wishing.PEOPLE}
+    write_private(home / PASSWORDS_FILE, json.dumps(people).encode())
     with AirflowStandalone.start(
-        session_home / "airflow", dags=PROJECT / "dags", plugins=plugins, environ=airflow_environ
+        home, dags=PROJECT / "dags", plugins=plugins, environ=airflow_environ
     ) as airflow:
         yield airflow
 

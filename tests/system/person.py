@@ -28,6 +28,8 @@ from onceover_lab.embed.airflow import AirflowStandalone
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Seconds on an idle machine for what takes a tenth of one; others start their Sparks meanwhile.
 _PATIENCE_MS: Final = 60_000
+# There is no graphics card: what it would draw is drawn in software, and not through an imitation of one.
+_FLAGS: Final = ("--no-sandbox", "--disable-gpu", "--disable-software-rasterizer", "--disable-extensions")
 _HARMLESS: Final = ("verbose", "debug", "info", "log")
 
 Value = str | bool | int | Sequence[str]
@@ -91,10 +93,25 @@ class Person:
         if address.scheme in ("http", "https") and not url.startswith(self._url):
             self.complaints.append(f"request to another host: {url}")
 
-    def open(self, path: str) -> Page:
-        """Go to an address of this Airflow."""
-        self._page.goto(f"{self._url}{path}")
+    @property
+    def page(self) -> Page:
+        """The tab that is open all the time."""
         return self._page
+
+    @contextmanager
+    def another_tab(self) -> Iterator[Page]:
+        """Yield a second tab, closed in the end."""
+        tab = self._browser.new_page()
+        try:
+            yield tab
+        finally:
+            tab.close()
+
+    def open(self, path: str, tab: Page | None = None) -> Page:
+        """Go to an address of this Airflow."""
+        page = tab or self._page
+        page.goto(f"{self._url}{path}")
+        return page
 
     def form(self, dag_id: str) -> Form:
         """Press *Trigger* on the page of a DAG."""
@@ -170,6 +187,11 @@ class Form:
     def _trigger(self) -> Locator:
         return self._dialog.get_by_role("button", name="Trigger")
 
+    def leave_paused(self) -> Form:
+        """Of a DAG that is paused: start a run that does not begin."""
+        self._dialog.get_by_text("on trigger").click()
+        return self
+
     def fill(self, **values: Value) -> Form:
         """Fill in fields by their names, each the way that its kind asks for."""
         for name, value in values.items():
@@ -214,7 +236,9 @@ def _is_start(response: Response) -> bool:
 
 def at_a_browser(browser: Browser, airflow: AirflowStandalone) -> Person:
     """Return a logged-in person."""
-    person = Person(browser.new_context(viewport={"width": 1400, "height": 1000}), airflow.url)
+    # What moves is drawn by the processor here, picture by picture.
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
+    person = Person(context, airflow.url)
     person.log_in(airflow.username, airflow.password)
     return person
 
@@ -224,7 +248,7 @@ def a_browser() -> Iterator[Browser]:
     """Yield a browser that nobody has opened a page in; a process can have one at a time."""
     with sync_playwright() as playwright:
         # The sandbox needs rights that a container does not have; pages come from this machine only.
-        browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=_chromium(), args=_FLAGS)
         try:
             yield browser
         finally:

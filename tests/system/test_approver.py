@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,66 +16,19 @@ import pytest
 
 from onceover.errors import UsageError
 from onceover_lab.embed.airflow import AirflowStandalone
-from onceover_lab.embed.airflow_config import PASSWORDS_FILE, USERNAME
 from onceover_lab.embed.airflow_rest import AirflowRest
-from onceover_lab.embed.security import write_private
 from tests.support.wait import wait_until
+from tests.system.wishing import APPLY, ASK, DAG, DONE_VARIABLE, PEOPLE, PLAN, password_of
 
-PROJECT = Path(__file__).parents[2]
-DAG, PLAN, ASK, APPLY = "wished", "plan", "ask", "apply"
-DONE_VARIABLE = "TEST_DONE"
 # Seconds on an idle machine.
 _STEP_TIMEOUT_S = 200.0
-# As the DAGs of the project are wired, about a wish instead of clusters.
-DAG_FILE = f'''
-import json, os
-from contextlib import nullcontext
-from airflow.sdk import DAG, Param
-from onceover.planning.approval import Item
-from onceover_airflow.starting import forms
-from onceover_airflow.tasks.operation import OperationTasks, gated
-from onceover_airflow.jobs.retrying import retry_interrupted
-
-class Wished:
-    exit_code, waiting, counts, changes, refused, title = 0, (), {{}}, (), (), "a wish"
-    def __init__(self, wish):
-        self.items = [Item(wish)]
-    def describe(self):
-        return self.items[0].what
-
-class Wish:
-    def __init__(self, wish):
-        self.wish = wish
-    def plan(self):
-        return Wished(self.wish)
-    def apply(self, caller, approval):
-        caller.announce(self.plan())
-        if approval.items:
-            with open(os.environ["{DONE_VARIABLE}"], "a") as file:
-                print(json.dumps([sorted(approval.items), approval.consent.document()]), file=file)
-        return self.plan()
-
-class Tasks(OperationTasks):
-    plan_task, approve_task, apply_task, subject = "{PLAN}", "{ASK}", "{APPLY}", "a wish"
-    def opened(self, name, context):
-        return nullcontext(Wish(context["params"]["wish"]))
-    def wants_asking(self, context):
-        return True
-    def question(self, planned):
-        return planned.describe()
-
-params = {{"flow": Param("flights", type="string"), "wish": Param("", type="string")}}
-params["apply"] = forms.apply_param()
-with DAG("{DAG}", **forms.by_hand(), params=params):
-    gated(Tasks(), forms.value("flow"), retry_interrupted())
-'''
 
 
 class Login(AirflowRest):
     """Somebody who has logged in."""
 
     def __init__(self, airflow: AirflowStandalone, name: str) -> None:
-        super().__init__(int(airflow.url.rpartition(":")[2]), username=name, password=_password(name))
+        super().__init__(int(airflow.url.rpartition(":")[2]), username=name, password=password_of(name))
         self.name = name
         self._scheduler_log = airflow.home / "scheduler.log"
 
@@ -149,40 +101,18 @@ def _task(run_id: str, task: str) -> str:
     return f"{_run(run_id)}/taskInstances/{task}"
 
 
-def _password(name: str) -> str:
-    return f"{name}-has-this-password-in-tests"
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("approver")
-
-
-@pytest.fixture(scope="module")
-def two(folder: Path) -> Iterator[tuple[Login, Login]]:
-    """Ann and Bob, at an Airflow that wants another person's answer."""
-    home, dags = folder / "airflow", folder / "dags"
-    for each in (home, dags):
-        each.mkdir(mode=0o700)
-    (dags / "wished.py").write_text(DAG_FILE)
-    names = (USERNAME, "ann", "bob")
-    write_private(home / PASSWORDS_FILE, json.dumps({name: _password(name) for name in names}).encode())
-    environ = {
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USERNAME}:admin,ann:user,bob:user",
-        "ONCEOVER_HOME": str(folder / "var"),
-        "ONCEOVER_APPROVER": "another",
-        DONE_VARIABLE: str(folder / "done"),
-    }
-    plugins = PROJECT / "plugins"
-    with AirflowStandalone.start(home, dags=dags, plugins=plugins, environ=environ) as airflow:
-        wait_until(lambda: airflow.has_dag(DAG), _STEP_TIMEOUT_S, "the DAG is read")
-        yield Login(airflow, "ann"), Login(airflow, "bob")
+def two(airflow: AirflowStandalone) -> tuple[Login, Login]:
+    """Ann and Bob, at an Airflow that has a DAG which wants another person's answer."""
+    wait_until(lambda: airflow.has_dag(DAG), _STEP_TIMEOUT_S, "the DAG is read")
+    ann, bob = (Login(airflow, name) for name in PEOPLE)
+    return ann, bob
 
 
 @pytest.fixture
-def done(folder: Path) -> Path:
+def done(airflow_environ: dict[str, str]) -> Path:
     """What was done, a line each."""
-    path = folder / "done"
+    path = Path(airflow_environ[DONE_VARIABLE])
     path.write_text("")
     return path
 

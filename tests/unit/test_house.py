@@ -6,6 +6,7 @@ import ast
 import re
 import runpy
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
@@ -27,17 +28,20 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return what a module says; several look at all of them."""
+    return ast.parse(path.read_text())
+
+
 def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
     """Yield what a module imports when it is loaded; what functions import later makes no circle."""
-    later = {
-        id(each)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or _for_types_only(function)
-        for each in ast.walk(function)
-    }
-    for node in ast.walk(tree):
-        if id(node) in later:
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.expr) or _for_types_only(node):
             continue
+        todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.ImportFrom) and node.module in known:
             below = [f"{node.module}.{each.name}" for each in node.names]
             yield from (each if each in known else str(node.module) for each in below)
@@ -52,7 +56,7 @@ def _for_types_only(node: ast.AST) -> bool:
 def test_no_module_imports_itself_in_a_circle() -> None:
     """import-linter knows the layers of packages; inside a room nothing else would notice."""
     known = modules()
-    graph = {name: set(imported(ast.parse(path.read_text()), known)) - {name} for name, path in known.items()}
+    graph = {name: set(imported(parsed(path), known)) - {name} for name, path in known.items()}
     try:
         order = list(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -95,7 +99,7 @@ def test_nothing_cites_what_a_stranger_does_not_have() -> None:
 def public_classes() -> Iterator[tuple[str, str]]:
     """Yield every public class of a module by its name, and the module."""
     for module, path in modules().items():
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 yield node.name, module
 

@@ -38,9 +38,9 @@ def test_behind_somebodys_open_transaction_nothing_is_exported_again(
 @pytest.mark.parametrize(
     "origin",
     [
-        {"onceover.flow": b"\xff\xfe", "onceover.source.offset": b"1"},
+        pytest.param({"onceover.flow": b"\xff\xfe", "onceover.source.offset": b"1"}, marks=pytest.mark.soak),
         {"onceover.flow": b"{flow}", "onceover.source.offset": b"9" * 5_000},
-        {"onceover.flow": b"another", "onceover.source.offset": b"1"},
+        pytest.param({"onceover.flow": b"another", "onceover.source.offset": b"1"}, marks=pytest.mark.soak),
     ],
     ids=["no text", "no number", "another flow"],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from onceover.drills.switching import commits
+from onceover.groups import apply
 from onceover.state import names
 from tests.support.adversary import COMPACT_AT_ONCE
 from tests.support.flows import InlineFlow, assert_same
@@ -24,6 +25,7 @@ HOW = {"fence": "command", "redirect": "command", "command": ["./switch"], "quie
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody here commits without being a member."""
     monkeypatch.setattr(commits, "COMMITS_S", 0.5)
+    monkeypatch.setattr(apply, "WATCH_S", 0.5)
 
 
 def switched_over(replica: Orphaned, capsys: Capture, flow: InlineFlow) -> dict[str, Any]:

@@ -84,6 +84,7 @@ def test_a_topic_that_was_led_back_and_promoted_is_a_primary(replica: Orphaned, 
     assert "a switchover has promoted it" in refused(replica, capsys, topic, "LED_BACK", written=0)
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_led_back_for_a_while_is_no_old_one(replica: Orphaned, capsys: Capture) -> None:
     topic = promoted(replica, capsys)
     back = replica.back()
@@ -98,10 +99,13 @@ def test_a_topic_that_was_led_back_for_a_while_is_no_old_one(replica: Orphaned, 
 @pytest.mark.parametrize(
     "evidence",
     [
-        lambda meta: changed(meta, batch=meta.batch._replace(crc=meta.batch.crc ^ 1)),
-        lambda meta: changed(meta, leader_epoch=meta.leader_epoch + 1),
+        pytest.param(
+            lambda meta: changed(meta, batch=meta.batch._replace(crc=meta.batch.crc ^ 1)), id="batch"
+        ),
+        pytest.param(
+            lambda meta: changed(meta, leader_epoch=meta.leader_epoch + 1), id="epoch", marks=pytest.mark.soak
+        ),
     ],
-    ids=["batch", "epoch"],
 )
 def test_another_life_of_the_source_is_not_exported_as_if_it_were_the_tail(
     replica: Orphaned, capsys: Capture, evidence: Callable[[ProgressMeta], ProgressMeta]
@@ -139,6 +143,7 @@ def test_what_the_copy_has_lost_stands_on_the_source_alone(replica: Orphaned, ca
     assert (code, done["rebuilt"]) == (DONE, [topic])
 
 
+@pytest.mark.soak
 def test_a_copy_that_is_compacted_where_the_topic_is_not_is_not_known_to_be_whole(
     replica: Orphaned, capsys: Capture
 ) -> None:
@@ -190,6 +195,7 @@ def test_a_position_that_somebody_gives_up_goes_with_its_topic(replica: Orphaned
     ]
 
 
+@pytest.mark.soak
 def test_a_position_that_has_come_since_keeps_its_topic(replica: Orphaned, capsys: Capture) -> None:
     """Asked again right before the deletion."""
     topic = replica.orphaned_topic(capsys)
@@ -211,8 +217,10 @@ def test_a_copy_that_was_made_anew_is_none(replica: Orphaned, capsys: Capture) -
     "config",
     [
         {"retention.ms": "604800000"},
-        {"retention.ms": "-1", "cleanup.policy": "compact"},
-        {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"},
+        pytest.param({"retention.ms": "-1", "cleanup.policy": "compact"}, marks=pytest.mark.soak),
+        pytest.param(
+            {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}, marks=pytest.mark.soak
+        ),
     ],
 )
 def test_an_export_that_would_not_last_is_none(
@@ -251,6 +259,7 @@ def test_what_an_older_release_has_not_kept_is_said(
     assert "today's flow file alone, which names none" in json.dumps(plan)
 
 
+@pytest.mark.soak
 def test_nobody_would_copy_it_anew(replica: Orphaned, capsys: Capture) -> None:
     """Without a flow the other way, or with one that leaves the topic out."""
     topic = replica.orphaned_topic(capsys)
@@ -261,6 +270,7 @@ def test_nobody_would_copy_it_anew(replica: Orphaned, capsys: Capture) -> None:
     assert "names no flow" in refused(replica, capsys, topic, "SWITCHOVER_UNSET", written=0)
 
 
+@pytest.mark.soak
 def test_a_flow_whose_state_cannot_be_read_may_write_anything(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +321,7 @@ def test_a_partition_that_cannot_be_read_keeps_its_topic_alone(
     assert (code, sorted(done["rebuilt"]), len(replica.exported())) == (DONE, [bad, good], 10)
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_never_taken_in_is_named(replica: Orphaned, capsys: Capture) -> None:
     replica.orphaned_topic(capsys)
     late = replica.topic("late")
@@ -391,6 +402,7 @@ def test_a_namesake_is_not_deleted(replica: Orphaned, capsys: Capture) -> None:
         assert topic in source.topics([topic])
 
 
+@pytest.mark.soak
 def test_the_flow_back_is_asked_as_it_is_by_now(replica: Orphaned, capsys: Capture) -> None:
     """Its file is another one, and it is a while until somebody has said yes to a deletion."""
     topic = replica.orphaned_topic(capsys)
@@ -399,6 +411,7 @@ def test_the_flow_back_is_asked_as_it_is_by_now(replica: Orphaned, capsys: Captu
     assert replica.behind(topic, 0)
 
 
+@pytest.mark.soak
 def test_a_persons_group_may_be_called_after_us(replica: Orphaned, capsys: Capture) -> None:
     """Ours are those that we make: names that merely begin alike are people's."""
     topic = replica.orphaned_topic(capsys)

@@ -11,6 +11,7 @@ from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.orphans import survey
+from onceover.drills.switching import commits
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
@@ -96,8 +97,11 @@ def test_where_not_as_far_back_was_looked_as_needed_it_is_said(
     assert (len(plan["torn"]), plan["not_looked_back_far_enough"]) == (1, [])
 
 
-def test_a_planned_switchover_tears_none(replica: Orphaned, capsys: Capture) -> None:
+def test_a_planned_switchover_tears_none(
+    replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Everything is copied before anything is promoted."""
+    monkeypatch.setattr(commits, "COMMITS_S", 0.5)
     moved = {"fence": "command", "redirect": "command", "command": ["./switch"], "quiet": "500ms"}
     replica.configure(switchover=moved)
     topic = replica.topic(partitions=2)

@@ -17,6 +17,7 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.switching.switchover import Switchover, SwitchoverOutcome
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.groups import apply
 from onceover.kafka.cluster import LiveCluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
@@ -205,8 +206,11 @@ def test_a_task_that_is_tried_again_behind_an_abort_does_nothing(
         assert operation.apply(NOBODY, Approval.of(operation.plan().items)).exit_code == DONE
 
 
-def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(replica: Orphaned) -> None:
+def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(
+    replica: Orphaned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody else's commit on the target is moved on; the report has the group, and how much."""
+    monkeypatch.setattr(apply, "WATCH_S", 0.5)
     topic, group = copied(replica), f"{replica.name}-billing"
     commit(replica.source_client, group, topic, {0: 7})
     commit(replica.target_client, group, topic, {0: 2})

@@ -94,10 +94,24 @@ def test_a_closed_stdout_is_told(tmp_path: Path) -> None:
     assert (ended, shown) == (1, "error: the result cannot be written to stdout: Bad file descriptor\n")
 
 
-@pytest.mark.parametrize("closed", [(2,), (0, 2), (0, 1, 2)])
-@pytest.mark.parametrize(("arguments", "code"), [(_REFUSED, 2), (_STATUS, 5)])
+@pytest.mark.parametrize(
+    ("arguments", "code", "closed"),
+    [
+        (_REFUSED, 2, (2,)),
+        (_STATUS, 5, (0, 1, 2)),
+        *(
+            pytest.param(*each, marks=pytest.mark.soak)
+            for each in [
+                (_REFUSED, 2, (0, 2)),
+                (_REFUSED, 2, (0, 1, 2)),
+                (_STATUS, 5, (2,)),
+                (_STATUS, 5, (0, 2)),
+            ]
+        ),
+    ],
+)
 def test_closed_streams_change_no_exit_code(
-    tmp_path: Path, closed: Sequence[int], arguments: Sequence[str], code: int
+    tmp_path: Path, arguments: Sequence[str], code: int, closed: Sequence[int]
 ) -> None:
     """A service may be started without any."""
     assert run(tmp_path, arguments, out=subprocess.DEVNULL, closed=closed)[0] == code

@@ -21,6 +21,7 @@ from onceover.positions.translate import Translator
 from onceover.wire.offsetlookup import Translated
 from tests.support.auditstory import Event
 from tests.support.auditworld import KINDS
+from tests.support.examples import examples
 from tests.support.positionstory import events, journeys, live
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
@@ -28,7 +29,7 @@ _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(st.data())
-@settings(max_examples=30, suppress_health_check=_QUIET, derandomize=True, deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=_QUIET, derandomize=True, deadline=None)
 def test_readers_go_on_at_their_next_record_whatever_happens(kind: str, data: st.DataObject) -> None:
     """A hundred worlds and more, the same each time."""
     live(kind, data.draw(st.lists(events(), min_size=5, max_size=20)))
@@ -36,7 +37,7 @@ def test_readers_go_on_at_their_next_record_whatever_happens(kind: str, data: st
 
 @pytest.mark.parametrize("kind", ["record", "compacted", "at-least-once"])
 @given(st.data())
-@settings(max_examples=100, suppress_health_check=_QUIET, derandomize=True, deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=_QUIET, derandomize=True, deadline=None)
 def test_a_group_that_goes_over_and_back_passes_over_nothing(kind: str, data: st.DataObject) -> None:
     """Wherever logs begin by then, and whoever remembers it."""
     live(kind, data.draw(journeys()))

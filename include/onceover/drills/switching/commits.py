@@ -21,6 +21,8 @@ Positions = Mapping[tuple[str, TopicPartition], int]
 # Longer than the 5 s at which consumers commit by default.
 COMMITS_S: Final = 6.0
 _LOOK_S: Final = 0.2
+# Of a look that has begun: cut off by the deadline, it could not say which groups still move.
+_LAST_LOOK_S: Final = 5.0
 _EMPTY: Final = ("empty", "dead")
 _NAMED: Final = 3
 
@@ -112,17 +114,18 @@ class SourceGroups:
 
         Raises:
             NeedsOperator: COMMITS_LATE, a group still moves at the deadline, or has members and no position.
-            Retriable: the source is away.
+            Retriable: the source is away, or not read 5 s behind the deadline.
         """
         # A transaction that commits some, and a group that rebalances, are waited for.
         found, living = self.source.retry(self.positions, deadline)
         quiet = Deadline(COMMITS_S)
         while True:
-            unplaced = self.source.retry(partial(self.unplaced, found, living, deadline), deadline)
+            look = Deadline(max(deadline.left_s, _LAST_LOOK_S))
+            unplaced = self.source.retry(partial(self.unplaced, found, living, look), deadline)
             if unplaced and quiet.passed:
                 raise unknown(self.source.alias, unplaced)
             moved = {group for (group, tp), at in found.items() if earlier.get((group, tp)) != at}
-            moving = self._behind(found, living | moved, deadline)
+            moving = self._behind(found, living | moved, look)
             if not unplaced and (not moving or quiet.passed):
                 return found
             if deadline.passed:

@@ -135,41 +135,53 @@ def write(folder: Path, name: str, connection: str) -> None:
     (folder / f"{name}.yaml").write_text(json.dumps(document))
 
 
-def test_a_file_that_is_not_in_order_costs_no_other_one(flows: Path) -> None:
-    """Its fault stands in its entry; they come in the order of their names."""
-    (flows / "bad.yaml").write_text("flow: bad\n")
-    write(flows, "good", "hub")
-    given = {"hub": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}})}
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, Any]]:
+    """What is told of several files at once, by their names: clusters that are away are waited for once."""
+    folder = tmp_path_factory.mktemp("board")
+    (folder / "bad.yaml").write_text("flow: bad\n")
+    for name, connection in (("good", "hub"), ("large", "far"), ("lost", "none"), ("twice", "hub")):
+        write(folder, name, connection)
+    (folder / "twice-old.yaml").write_text((folder / "twice.yaml").read_text())
+    # The environment that a process begins with may not hold that one.
+    extras: Mapping[str, Mapping[str, str]] = {"hub": {}, "far": {"client.id": "x" * 300_000}}
+    given = {
+        name: json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2", **extra}})
+        for name, extra in extras.items()
+    }
     asked: list[Sequence[str]] = []
 
     def connections(wanted: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
         asked.append(wanted)
-        return given, {}
+        return given, {"none": "Airflow has no Connection none"}
 
-    bad, good = Asking(connections)()
-    assert asked == [["hub"]]
-    assert (bad["flow"], bad["exit"], good["flow"], good["exit"]) == ("bad", 2, "good", 5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONCEOVER_FLOWS", str(folder))
+        patch.setenv("ONCEOVER_HOME", str(folder / "var"))
+        entries = Asking(connections)()
+    assert asked == [["far", "hub", "none"]]
+    return {str(entry["flow"]): entry for entry in entries}
+
+
+def test_a_file_that_is_not_in_order_costs_no_other_one(told: Mapping[str, Mapping[str, Any]]) -> None:
+    """Its fault stands in its entry; they come in the order of their names."""
+    assert list(told) == ["bad", "good", "large", "lost", "twice-old", "twice"]
+    bad, good = told["bad"], told["good"]
+    assert (bad["exit"], good["exit"]) == (2, 5)
     assert {need["code"] for need in good["needs"]} == {"SOURCE_UNREACHABLE", "TARGET_UNREACHABLE"}
 
 
-def test_two_files_for_one_flow_are_two_entries(flows: Path) -> None:
+def test_two_files_for_one_flow_are_two_entries(told: Mapping[str, Mapping[str, Any]]) -> None:
     """The copy is not looked at; the flow's own says that there is another one."""
-    write(flows, "good", "hub")
-    (flows / "good-old.yaml").write_text((flows / "good.yaml").read_text())
-    given = {"hub": json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:2"}})}
-    old, good = Asking(lambda _: (given, {}))()
-    assert [(entry["flow"], entry["exit"]) for entry in (old, good)] == [("good-old", 2), ("good", 2)]
-    assert "is good, as in good.yaml" in old["error"]["message"]
-    assert "is good, as in good-old.yaml" in good["fault"]["message"]
+    old, own = told["twice-old"], told["twice"]
+    assert (old["exit"], own["exit"]) == (2, 2)
+    assert "is twice, as in twice.yaml" in old["error"]["message"]
+    assert "is twice, as in twice-old.yaml" in own["fault"]["message"]
 
 
-def test_a_connection_may_be_as_large_as_its_certificates(flows: Path) -> None:
+def test_a_connection_may_be_as_large_as_its_certificates(told: Mapping[str, Mapping[str, Any]]) -> None:
     """An environment that a process begins with may not hold it; and one that is not there is named."""
-    write(flows, "large", "hub")
-    write(flows, "lost", "none")
-    extra = {"bootstrap.servers": "127.0.0.1:2", "client.id": "x" * 300_000}
-    given = {"hub": json.dumps({"conn_type": "kafka", "extra": extra})}
-    large, lost = Asking(lambda _: (given, {"none": "Airflow has no Connection none"}))()
+    large, lost = told["large"], told["lost"]
     assert large["exit"] == 5, large["needs"]
     assert lost["needs"][0]["message"] == "Airflow has no Connection none"
     assert "Admin > Connections" in lost["needs"][0]["resolve"]
