@@ -293,7 +293,6 @@ def test_a_quota_that_wants_a_longer_pause_than_a_transaction_may_last_is_kept_t
     replica.assert_same()
 
 
-@pytest.mark.soak
 def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
     """bytes_per_second over all lanes: at most a second's credit and one fetch more than the rate allows."""
     per_second, batch_bytes, batches = 256 << 10, 60_000, 20
