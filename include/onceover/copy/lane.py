@@ -220,7 +220,8 @@ class LaneSession:
         self._look_for_requests()
         if until.stopped:
             return
-        self._take_over()
+        if not self._take_over(until):
+            return
         self._look_for_requests()
         loop = self._resume()
         with self._start.writing_first():
@@ -236,7 +237,8 @@ class LaneSession:
 
     # ---- steps 4 and 5
 
-    def _take_over(self) -> None:
+    def _take_over(self, until: Until) -> bool:
+        """Own the transactional.id; False where the task was stopped while an older transaction was ended."""
         backoff, deadline = Backoff(), Deadline(self._task.give_up_s)
         while True:
             reached(Step.LANE_READ)
@@ -247,8 +249,13 @@ class LaneSession:
             backoff.pause(
                 deadline, Retriable(f"lane {self._me.lane}: an older transaction is still being ended")
             )
+            # It may take for ever: a broker does not try markers again that its topic was too small for.
+            self._look_for_requests()
+            if until.stopped:
+                return False
         reached(Step.LANE_CHECK)
         self._check_layout(self._state.catch_up(wait=True))
+        return True
 
     def _check_layout(self, state: Mapping[str, Any]) -> None:
         seen = check_mine(layout_in(state), self._me.generation, self._me.run)

@@ -458,7 +458,7 @@ class CopyLoop:
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
-        if refused.code == TOO_LARGE and outgoing.header.count > 1 and made_bytes(outgoing):
+        if refused.code in TOO_LARGE and outgoing.header.count > 1 and made_bytes(outgoing):
             # Or each of its neighbours would find out for itself, for a transaction of all.
             for other in self.partitions.values():
                 if other.target.topic == outgoing.target.topic:

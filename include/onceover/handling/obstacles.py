@@ -19,10 +19,11 @@ from onceover.stops.record import Stop
 
 log = logging.getLogger(__name__)
 
-TOO_LARGE: Final = 10
+# Than the topic takes in a batch, or than fits into one of its segments.
+TOO_LARGE: Final = frozenset({10, 18})
 _INVALID_TIMESTAMP: Final = 32
 _INVALID_RECORD: Final = 87
-ABOUT_A_RECORD: Final = (TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
+ABOUT_A_RECORD: Final = (*TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
 # Halving a batch down to its records takes 20 refusals at most, dead letters as many.
 _MANY_REFUSALS: Final = 50
 
@@ -142,7 +143,7 @@ def _narrow(
         _dead_letter_refused(refused, outgoing, obstacle, flow, source)
         return
     first = outgoing.source_runs[0][0]
-    if refused.code == TOO_LARGE and outgoing.header.count > 1:
+    if refused.code in TOO_LARGE and outgoing.header.count > 1:
         obstacle.max_batch_bytes = _half(outgoing, obstacle.max_batch_bytes)
         return
     if refused.code not in ABOUT_A_RECORD and first not in obstacle.reencode:
@@ -150,7 +151,7 @@ def _narrow(
         return
     offsets = _named_offsets(refused, outgoing)
     stop = refused_record(
-        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code == TOO_LARGE
+        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code in TOO_LARGE
     )
     if refused.code in ABOUT_A_RECORD and not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
@@ -167,7 +168,7 @@ def _narrow(
 def _dead_letter_refused(
     refused: Refused, outgoing: Outgoing, obstacle: Obstacle, flow: str, source: TopicPartition
 ) -> None:
-    if refused.code == TOO_LARGE and outgoing.header.count > 1:
+    if refused.code in TOO_LARGE and outgoing.header.count > 1:
         obstacle.max_dead_letter_bytes = _half(outgoing, obstacle.max_dead_letter_bytes)
         return
     offset = _named_offsets(refused, outgoing)[0]

@@ -106,7 +106,25 @@ def test_lane_reads_the_layout_before_every_attempt(world: World, monkeypatch: p
     """Also after CONCURRENT_TRANSACTIONS: a loser must not disturb the winner."""
     world.values, world.not_yet = {names.LAYOUT: LAYOUT.to_json()}, 2
     run(lane(world, monkeypatch))
-    assert told(world)[1:7] == ["read layout", "init 0"] * 3
+    asked = [entry for entry in told(world) if "requests" not in entry]
+    assert asked[:6] == ["read layout", "init 0"] * 3
+
+
+def test_lane_hears_a_stop_while_an_older_transaction_is_being_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may never be: a broker does not try a marker again that did not fit."""
+    world.values, world.not_yet = {names.LAYOUT: LAYOUT.to_json()}, 1_000_000
+    init = FakeProducer.init
+
+    def refused(producer: FakeProducer) -> bool:
+        if world.log.count("init 0") == 2:
+            world.values[names.REQUEST_STOP] = {"run": LAYOUT.run}
+        return init(producer)
+
+    monkeypatch.setattr(FakeProducer, "init", refused)
+    assert list(lane(world, monkeypatch).run(Until(float("inf")))) == []
+    assert world.log.count("init 0") == 3 and "fetch progress" not in world.log
 
 
 @pytest.mark.parametrize("seen", [None, OTHER, replace(LAYOUT, run="b" * 16), replace(LAYOUT, ready=False)])

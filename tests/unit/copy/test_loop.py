@@ -270,14 +270,15 @@ def test_refused_record_becomes_a_barrier_for_the_next_attempt() -> None:
     assert not setting.producer.committed
 
 
-def test_too_large_is_split_until_single_records() -> None:
-    """Error 10: half the size; a single record that is too large stops."""
-    setting = Setting([[(A, answer([stored(0, 4)], lso=4))]], FakeProducer(refuse=refusing(10)))
+@pytest.mark.parametrize("code", [10, 18])
+def test_too_large_is_split_until_single_records(code: int) -> None:
+    """Than the topic takes, or than its segments: half the size; a single record that is too large stops."""
+    setting = Setting([[(A, answer([stored(0, 4)], lso=4))]], FakeProducer(refuse=refusing(code)))
     with pytest.raises(MustReset):
         setting.run({A: 4, B: 0})
     obstacle = setting.partitions[A].obstacle
     assert obstacle.max_batch_bytes == len(stored(0, 4)) // 2 and obstacle.barrier is None
-    single = Setting([[(A, answer([stored(0)], lso=1))]], FakeProducer(refuse=refusing(10)))
+    single = Setting([[(A, answer([stored(0)], lso=1))]], FakeProducer(refuse=refusing(code)))
     with pytest.raises(MustReset):
         single.run({A: 1, B: 0})
     obstacle = single.partitions[A].obstacle
