@@ -28,7 +28,9 @@ class Neighbour:
         self.minds: set[tuple[str, int]] = set()
         self.ended = 0
 
-    def producer(self, cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> TransactionalProducer:
+    def producer(
+        self, cluster: Cluster, transactional_id: str, *, timeout_ms: int, in_flight_bytes: int
+    ) -> TransactionalProducer:
         """Return the lane's producer, watched."""
         neighbour = self
 
@@ -43,7 +45,7 @@ class Neighbour:
                     )
                     neighbour.ended += 1
 
-        return Watched(cluster, transactional_id, timeout_ms=timeout_ms)
+        return Watched(cluster, transactional_id, timeout_ms=timeout_ms, in_flight_bytes=in_flight_bytes)
 
 
 class Line:
@@ -53,7 +55,9 @@ class Line:
         self.loses: set[tuple[str, int]] = set()
         self.lost = 0
 
-    def producer(self, cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> TransactionalProducer:
+    def producer(
+        self, cluster: Cluster, transactional_id: str, *, timeout_ms: int, in_flight_bytes: int
+    ) -> TransactionalProducer:
         """Return the lane's producer on this line."""
         line = self
 
@@ -64,7 +68,7 @@ class Line:
                     self._guarded(line.lose)
                 super().send(batches)
 
-        return Lossy(cluster, transactional_id, timeout_ms=timeout_ms)
+        return Lossy(cluster, transactional_id, timeout_ms=timeout_ms, in_flight_bytes=in_flight_bytes)
 
     @staticmethod
     def lose() -> None:
