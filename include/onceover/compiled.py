@@ -8,10 +8,33 @@ from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 log = logging.getLogger(__name__)
+
+
+def functions(
+    source: Path, abi: int, slower: str, signatures: Mapping[str, tuple[Any, Sequence[Any]]]
+) -> ctypes.CDLL | None:
+    """Return the library that was compiled from ``source``, as ``library`` does, its functions ready to call.
+
+    Args:
+        signatures: what each function returns, and what it is given.
+    """
+    found = library(source, abi, slower)
+    if found is not None:
+        for name, (result, arguments) in signatures.items():
+            function = getattr(found, name)
+            function.restype, function.argtypes = result, arguments
+    return found
+
+
+def address(buffer: bytearray | memoryview) -> int:
+    """Return where a writable buffer of at least one byte lies, for as long as it is held and not resized."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
 @cache

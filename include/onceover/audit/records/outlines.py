@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from onceover.audit.records import fields
 from onceover.audit.records.recordhash import HASH_BYTES, AuditedRecord
-from onceover.compiled import library
+from onceover.compiled import address, functions
 
 SOURCE: Final = Path(__file__).with_name("outlines.c")
 # Of what is passed and given back: outlines.c says the same number.
@@ -85,12 +85,7 @@ class Hashed(NamedTuple):
 @cache
 def kernel() -> ctypes.CDLL | None:
     """Return the library; None where this machine has none."""
-    found = library(SOURCE, ABI, "records are compared by Python alone, which is slower")
-    if found is not None:
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(found, name)
-            function.restype, function.argtypes = result, arguments
-    return found
+    return functions(SOURCE, ABI, "records are compared by Python alone, which is slower", _SIGNATURES)
 
 
 class OutlinedRecords:
@@ -125,7 +120,7 @@ class OutlinedRecords:
         self._compiled = compiled
         self._window = window
         self._numbers = memoryview(rows).cast("q")
-        self._address = _address(rows)
+        self._address = address(rows)
         self._count = count
         self._timed = timed
         self._last = self._offset(count - 1)
@@ -173,7 +168,7 @@ class OutlinedRecords:
     def hashed(self, count: int) -> Hashed:
         """Return what a digest needs of so many of the next records, of one at least."""
         hashes, totals = bytearray(HASH_BYTES * count), _Totals()
-        self._compiled.onceover_hashes(self._window, self._next, count, self._timed, _address(hashes), totals)
+        self._compiled.onceover_hashes(self._window, self._next, count, self._timed, address(hashes), totals)
         return _hashed(bytes(hashes), *totals)
 
     def agreed(self, other: OutlinedRecords, count: int) -> tuple[Hashed, Hashed] | None:
@@ -185,7 +180,7 @@ class OutlinedRecords:
         room, totals = bytearray(HASH_BYTES * count), _BothTotals()
         agreed = self._compiled.onceover_agree(
             *(self._window, self._next, other._window, other._next),
-            *(count, self._timed, _address(room), totals),
+            *(count, self._timed, address(room), totals),
         )
         if not agreed:
             return None
@@ -214,7 +209,7 @@ def outlined(window: bytes, at: int, batch: BatchNumbers, most: int, timed: bool
         return None
     room = min(most, MOST_RECORDS)
     rows = bytearray(_ROW_BYTES * room)
-    count = compiled.onceover_outlines(window, len(window), at, *batch, _address(rows), room)
+    count = compiled.onceover_outlines(window, len(window), at, *batch, address(rows), room)
     return OutlinedRecords(compiled, window, rows, count, timed) if count else None
 
 
@@ -224,8 +219,3 @@ def _hashed(
     # Handed over as signed numbers.
     total = (high << 64) + (low & _LOW_HALF)
     return Hashed(hashes, payload_bytes, first_ms, last_ms, negative, total)
-
-
-def _address(buffer: bytearray) -> int:
-    """Return where a buffer of at least one byte lies, for as long as it is held and not resized."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
-from onceover.compiled import library
+from onceover.compiled import address, functions
 from onceover.wire.batches.batch import HEADER_BYTES, BatchHeader, parse_header
 
 SOURCE: Final = Path(__file__).with_name("kernel.c")
@@ -102,12 +102,7 @@ class Made(NamedTuple):
 @cache
 def kernel() -> ctypes.CDLL | None:
     """Return the library; None where this machine has none."""
-    found = library(SOURCE, ABI, "records are copied by Python alone, which is slower")
-    if found is not None:
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(found, name)
-            function.restype, function.argtypes = result, arguments
-    return found
+    return functions(SOURCE, ABI, "records are copied by Python alone, which is slower", _SIGNATURES)
 
 
 class _Into:
@@ -119,9 +114,9 @@ class _Into:
         self._made = (_Int * 6)()
         # As the last arguments of a call.
         self.arguments: Final = (
-            _address(self._batch) + HEADER_BYTES,
+            address(self._batch) + HEADER_BYTES,
             room_bytes,
-            _address(self._runs),
+            address(self._runs),
             records,
             self._made,
         )
@@ -134,11 +129,6 @@ class _Into:
         return Made(
             self._batch, count, base_timestamp, max_timestamp, codec, list(zip(numbers, numbers, strict=True))
         )
-
-
-def _address(buffer: bytearray | memoryview) -> int:
-    """Return where a writable buffer of at least one byte lies, for as long as it is held and not resized."""
-    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
 def rewritten(header: BatchHeader, payload: bytes, from_offset: int, to_offset: int) -> Made | None:
@@ -173,7 +163,7 @@ def merged(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: i
     room_bytes = most_bytes if facts.packed else facts.payload_bytes + _GROWTH_BYTES * facts.records
     into = _Into(min(room_bytes, most_bytes), facts.records)
     refused = compiled.onceover_merge(
-        _address(batches), len(batches), from_offset, _address(scratch), len(scratch), *into.arguments
+        address(batches), len(batches), from_offset, address(scratch), len(scratch), *into.arguments
     )
     return None if refused else into.taken()
 
@@ -194,7 +184,7 @@ def runs(records: memoryview, position: int, policy: Policy) -> Iterator[RunFact
     while True:
         rows = (_Int * (_ROWS * _COLUMNS))()
         found = compiled.onceover_runs(
-            _address(records), len(records), at, position, reached, wanted, rows, _ROWS
+            address(records), len(records), at, position, reached, wanted, rows, _ROWS
         )
         for number in range(found):
             facts = RunFacts(*rows[number * _COLUMNS : (number + 1) * _COLUMNS])

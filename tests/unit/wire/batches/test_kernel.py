@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from onceover.compiled import address
 from onceover.copy.partition import MERGING
 from onceover.wire.batches import kernel
 from onceover.wire.batches.batch import (
@@ -347,8 +348,8 @@ def test_nothing_is_written_behind_the_room_that_there_is() -> None:
         scratch, out, runs = (bytearray(b"\xee" * 4096) for _ in range(3))
         made = bytearray(48)
         refused = compiled.onceover_merge(
-            *(kernel._address(source), len(source), 0, kernel._address(scratch), rooms[0]),
-            *(kernel._address(out), rooms[1], kernel._address(runs), rooms[2], kernel._address(made)),
+            *(address(source), len(source), 0, address(scratch), rooms[0]),
+            *(address(out), rooms[1], address(runs), rooms[2], address(made)),
         )
         assert bool(refused) == (rooms != enough)
         for buffer, used in ((scratch, rooms[0]), (out, rooms[1]), (runs, 16 * rooms[2])):
@@ -361,9 +362,9 @@ def test_checksums_are_those_of_the_library(data: bytes, start: int) -> None:
     compiled = kernel.kernel()
     assert compiled is not None
     part = bytearray(data + b"0123456789")
-    address, size = kernel._address(part) + start, len(part) - start
+    begin, size = address(part) + start, len(part) - start
     expected = crc32c.crc32c(bytes(part[start:]))
-    assert [compiled.onceover_crc32c(address, size, plainly) for plainly in (0, 1)] == [expected] * 2
+    assert [compiled.onceover_crc32c(begin, size, plainly) for plainly in (0, 1)] == [expected] * 2
 
 
 # ---- which batches are handed over as runs
