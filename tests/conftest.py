@@ -167,4 +167,4 @@ def unique_name(pytestconfig: pytest.Config) -> Iterator[str]:
     name = f"t{uuid.uuid4().hex[:12]}"
     yield name
     for cluster in pytestconfig.stash.get(_PAIR, {}).values():
-        forget(cluster, name)
+        forget(cluster.bootstrap, name)

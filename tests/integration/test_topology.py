@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
+from kafka.protocol.admin import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -30,6 +35,8 @@ from tests.support.wait import wait_until
 
 _TIMEOUT_S = 60.0
 _HEAP_MB = 320
+# States of a transaction that its coordinator has still to do something about.
+_UNENDED: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def create_replicated(
@@ -84,11 +91,15 @@ def abort_hanging(cluster: KafkaCluster, topics: Mapping[str, int]) -> None:
     """Do what ``kafka-transactions.sh abort`` does (KIP-664), for the only broker of ``cluster``.
 
     A single broker that is killed between an abort and its marker can leave a transaction open that its
-    coordinator has forgotten: readers would wait behind it for ever, with any replicator.
+    coordinator has forgotten: readers would wait behind it for ever, with any replicator. What the
+    coordinator knows of, it ends by itself: an abort of ours would undo commits that were answered already.
     """
     host, port = cluster.bootstrap.split(":")
     connection = Connection(Address(host, int(port)), {})
     try:
+        wait_until(
+            partial(_coordinator_has_ended_all, connection), _TIMEOUT_S, "the coordinator ends what it has"
+        )
         wanted = [(topic, list(range(count))) for topic, count in topics.items()]
         markers = connection.call(
             DescribeProducersRequest(version=0, topics=wanted),
@@ -106,6 +117,14 @@ def abort_hanging(cluster: KafkaCluster, topics: Mapping[str, int]) -> None:
             connection.call(request, WriteTxnMarkersResponse, lambda answer: answer.markers)
     finally:
         connection.close()
+
+
+def _coordinator_has_ended_all(connection: Connection) -> bool:
+    """Tell whether no transaction is open, or decided and without its markers."""
+    request = ListTransactionsRequest(version=0, state_filters=list(_UNENDED), producer_id_filters=[])
+    return connection.call(
+        request, ListTransactionsResponse, lambda answer: (answer.error_code, answer.transaction_states)
+    ) == (0, [])
 
 
 def await_progress(replica: Replica, live: Live) -> None:

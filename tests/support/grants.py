@@ -27,6 +27,15 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
 )
 CLUSTER_NAME: Final = "kafka-cluster"
 _TIMEOUT_S = 30.0
+_ANY: Final = AclBindingFilter(
+    ResourceType.ANY,
+    None,
+    ResourcePatternType.ANY,
+    None,
+    None,
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
 
 Right = tuple[ResourceType, str, bool, str]
 
@@ -110,6 +119,13 @@ def denied(cluster: KafkaCluster, *rights: Right) -> Iterator[None]:
         _delete(admin, bindings)
 
 
+def revoke_all(cluster: KafkaCluster) -> None:
+    """Leave nobody a right, or the want of one, that was written down."""
+    admin = _admin(cluster)
+    admin.delete_acls([_ANY])[_ANY].result(_TIMEOUT_S)
+    _await(admin, lambda held: not held, "no right is left")
+
+
 def _admin(cluster: KafkaCluster) -> AdminClient:
     """Come through the brokers' own door: clients may be led elsewhere."""
     return AdminClient({"bootstrap.servers": cluster.internal_bootstrap})
@@ -129,16 +145,7 @@ def _delete(admin: AdminClient, bindings: list[AclBinding]) -> None:
 
 def _await(admin: AdminClient, enough: Callable[[set[AclBinding]], bool], what: str) -> None:
     """Wait until the broker goes by it: the controller answers, the broker learns of it a bit later."""
-    any_of = AclBindingFilter(
-        ResourceType.ANY,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    wait_until(lambda: enough(set(admin.describe_acls(any_of).result(_TIMEOUT_S))), _TIMEOUT_S, what)
+    wait_until(lambda: enough(set(admin.describe_acls(_ANY).result(_TIMEOUT_S))), _TIMEOUT_S, what)
 
 
 def _filter(binding: AclBinding) -> AclBindingFilter:

@@ -130,6 +130,7 @@ class Replica:
         self.name = name
         self.source_client, self.target_client = dict(source), dict(target)
         left, right = unsecured or (source["bootstrap.servers"], target["bootstrap.servers"])
+        self.unsecured_target = {"bootstrap.servers": right}
         seed = int(name[1:9], 16)
         self.source, self.target = Adversary(left, seed), Adversary(right, seed + 1)
         self._folder = folder

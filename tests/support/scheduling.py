@@ -2,9 +2,10 @@
 
 A file stays together, as its fixtures are worth sharing. The system tests of all files do, too: they share
 one Airflow, which takes half a minute to start. So do those of Kafka Connect, with three workers of it, and
-after them the machine of `make up`, so that no more than two of these are heavy at once. They are the longest
-parts and begin first, the longest at the very first: none of them may be what the others wait for at the end.
-Unit tests fill up what is left.
+after them the machine of `make up`, so that no more than two of these are heavy at once; and so do those on
+clusters with authorizers, of which one pair is enough. They are the longest parts and begin first, the
+longest at the very first: none of them may be what the others wait for at the end. Unit tests fill up what is
+left.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _TOGETHER: Final = {
     "tests/system/": "airflow",
     "tests/integration/test_connectors": "connect",
     "tests/integration/test_up.py": "connect",
+    "tests/integration/guarded/": "guarded",
 }
 
 

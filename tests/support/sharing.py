@@ -90,9 +90,9 @@ def hosted_clusters(folder: Path) -> Iterator[Mapping[str, SharedCluster]]:
     yield {name: ExternalCluster(*place) for name, place in document.items()}
 
 
-def forget(cluster: SharedCluster, name: str) -> None:
-    """Have the topics deleted whose names hold ``name``; nobody waits until they are gone."""
-    admin = _admin(cluster.bootstrap)
+def forget(bootstrap: str, name: str) -> None:
+    """Have the topics of a cluster deleted whose names hold ``name``; nobody waits until they are gone."""
+    admin = _admin(bootstrap)
     left = [topic for topic in admin.list_topics(timeout=_FORGET_TIMEOUT_S).topics if name in topic]
     if left:
         for future in admin.delete_topics(left).values():

@@ -7,6 +7,7 @@ from contextlib import closing
 from typing import Final
 
 from onceover.errors import Retriable
+from onceover_lab.bench.clients.batches import feed_batches
 from onceover_lab.bench.clients.feed import feed, producer_config
 from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.copiers import Arena, Turn
@@ -67,12 +68,17 @@ def warm_up(arena: Arena, say: Callable[[str], None]) -> None:
 def _feed_source(arena: Arena, source: Topics, workload: Workload, say: Callable[[str], None]) -> None:
     say(f"{workload.title}: writing {workload.records:,} records into the source ...")
     source.create(workload.topic, workload.topic_config, workload.partitions)
-    feed(
-        producer_config(arena.source_bootstrap, workload.codec, batch_records=workload.batch_records),
-        workload.topic,
-        record_bytes=workload.record_bytes,
-        records=workload.records,
-    )
+    amount = {"record_bytes": workload.record_bytes, "records": workload.records}
+    if workload.batch_records is None:
+        feed(producer_config(arena.source_bootstrap, workload.codec), workload.topic, **amount)
+    else:
+        feed_batches(
+            arena.source_bootstrap,
+            workload.codec,
+            workload.topic,
+            **amount,
+            batch_records=workload.batch_records,
+        )
     written = sum(source.end_offsets(workload.topic).values())
     if written != workload.records:
         raise Retriable(

@@ -51,7 +51,7 @@ def test_there_is_one_of_each_login() -> None:
 
 @pytest.mark.parametrize("side", ["east", "west"])
 def test_what_is_granted_is_what_a_flow_needs(side: str) -> None:
-    """As the flow has it that runs in tests/integration/test_acls.py."""
+    """As the flow has it that runs in tests/integration/guarded/test_acls.py."""
     granted = [granted_by(line) for line in re.findall(rf"^\${side} (.*)$", PAGE, re.MULTILINE)]
     # ALTER on the cluster is for flows that sync ACLs.
     needed = source_rights("orders") if side == "east" else target_rights("orders")

@@ -17,7 +17,7 @@ REFUSALS = "## When a topic is not taken in"
 TRIED = (
     "test_stops.py",
     "test_ways_out.py",
-    "test_rights.py",
+    "guarded/test_rights.py",
     "test_failing.py",
     "test_left_open.py",
     "test_rings.py",

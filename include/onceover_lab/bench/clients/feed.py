@@ -27,14 +27,9 @@ _STALL_TIMEOUT_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-def producer_config(bootstrap: str, codec: str, *, batch_records: int | None = None) -> dict[str, Any]:
-    """Return the settings of the feeding producer: large batches, or so many records in each.
-
-    Idempotent, because a resend after a slow answer would otherwise be a duplicate. Not so for small
-    batches: idempotence allows five requests in flight and librdkafka puts one batch into a request, which
-    gives 3,600 single records/s. The caller compares the count.
-    """
-    config = {
+def producer_config(bootstrap: str, codec: str) -> dict[str, Any]:
+    """Return the settings of the feeding producer: large batches, nothing twice."""
+    return {
         "bootstrap.servers": bootstrap,
         "compression.type": codec,
         "queue.buffering.max.messages": 10_000_000,
@@ -42,13 +37,12 @@ def producer_config(bootstrap: str, codec: str, *, batch_records: int | None = N
         # Errors only: a broker that has just started makes librdkafka warn and retry, which is no news.
         "log_level": 3,
         "logger": _log,
+        "linger.ms": 50,
+        "batch.size": 1024 * 1024,
+        "batch.num.messages": 100_000,
+        # A resend after a slow answer would otherwise be a duplicate.
+        "enable.idempotence": True,
     }
-    if batch_records is not None:
-        linger_ms = 0 if batch_records == 1 else 50
-        small = {"linger.ms": linger_ms, "batch.num.messages": batch_records}
-        return config | small | {"max.in.flight": 1_000, "acks": 1}
-    large = {"linger.ms": 50, "batch.size": 1024 * 1024, "batch.num.messages": 100_000}
-    return config | large | {"enable.idempotence": True}
 
 
 def feed(config: Mapping[str, Any], topic: str, *, record_bytes: int, records: int) -> None:

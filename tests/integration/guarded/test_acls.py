@@ -40,7 +40,7 @@ from tests.support.grants import (
     target_rights,
 )
 from tests.support.groups import commit, offset_of
-from tests.support.guarded import Pair, guarded_clusters, guarded_replica
+from tests.support.guarded import Pair, guarded_replica
 from tests.support.operations import apply_groups, apply_topics
 from tests.support.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
 from tests.support.rawkafka import Codec, RawRecord
@@ -49,13 +49,6 @@ from tests.support.wait import wait_until
 
 OWN, FOREIGN = "User:onceover", "User:foreign"
 _TIMEOUT_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """Two clusters on which the flow's user may do nothing that was not granted."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
 
 
 class ShownAcls(AclAdmin):

@@ -15,7 +15,7 @@ from onceover.lead import leader
 from onceover.stops import aside
 from tests.support.grants import GROUP, TOPIC, denied, grant
 from tests.support.groups import commit
-from tests.support.guarded import Pair, guarded_clusters, guarded_replica
+from tests.support.guarded import Pair, guarded_replica
 from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
@@ -36,13 +36,6 @@ RIGHTS: Final = {
 # Who may read and write needs to describe only to begin: these stop whoever copies already.
 WHILE_COPYING: Final = [suffix for suffix in RIGHTS if "describe" not in suffix]
 FINE: Final = "fine"
-
-
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """Two clusters on which the flow's user may do nothing that was not granted."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
 
 
 @pytest.fixture

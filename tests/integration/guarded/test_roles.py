@@ -28,7 +28,7 @@ from tests.support.grants import (
     target_rights,
 )
 from tests.support.groups import commit
-from tests.support.guarded import Pair, guarded_clusters
+from tests.support.guarded import Pair
 from tests.support.orphaned import orphaned
 from tests.support.replica import Replica, delete_topics
 from tests.support.rightstable import command_rights
@@ -113,13 +113,6 @@ class Copied:
         source, target = self.pair
         with granted(source, rights[0]), granted(target, rights[1]):
             audit(self.replica.flow.watch.flow, keep=True)
-
-
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """Two clusters on which the flow's user may do nothing that was not granted."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What tests of switchovers share: a pair of clusters with authorizers a file, and a flow between them."""
+"""What tests of switchovers share: a flow between clusters with authorizers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.guarded import Pair, guarded_clusters
+from tests.support.guarded import Pair
 from tests.support.switching import Switched, switched
-
-
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """Two clusters with authorizers."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
 
 
 @pytest.fixture
