@@ -74,10 +74,12 @@ browser:
 kerberos:
 	@scripts/kerberos
 
-promtool:
+# Both may want the lists of packages fetched, one at a time.
+promtool: browser
 	@scripts/promtool
 
-test: browser promtool lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
+test: setup ## Everything: lock, lint, types, layers and all tests with real brokers
+	@$(MAKE) -j4 --output-sync=target browser promtool lock lint types layers
 	@echo "== tests (pytest)"
 	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

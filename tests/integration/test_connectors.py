@@ -91,6 +91,7 @@ def test_killed_in_the_middle_it_converges(start: Start, step: StepName) -> None
     case.assert_never_back()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("tail", ["ahead", pytest.param("behind", marks=pytest.mark.soak)])
 def test_a_hard_downgrade_goes_on_where_the_own_topic_says(start: Start, tail: str) -> None:
     """Also when the global values are higher, or lower; and the stale topic does no harm afterwards."""

@@ -63,6 +63,7 @@ def guarded(session_home: Path) -> Iterator[tuple[KafkaCluster, ConnectCluster]]
         factory.close()
 
 
+@pytest.mark.soak
 def test_a_missing_right_is_named(
     guarded: tuple[KafkaCluster, ConnectCluster],
     unique_name: str,

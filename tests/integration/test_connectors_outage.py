@@ -76,6 +76,7 @@ def test_offsets_are_all_there(broker: KafkaCluster, unique_name: str) -> None:
         await_values(broker, topic, {(0, b"a"): None, (0, b"c"): b"3", (1, b"b"): b"2"})
 
 
+@pytest.mark.soak
 def test_a_run_is_written_down(broker: KafkaCluster, unique_name: str) -> None:
     """And so is what follows."""
     with Adversary(broker.bootstrap) as adversary:

@@ -86,17 +86,8 @@ def test_killed_and_stopped_broker_keeps_ports_and_data(start_cluster: ClusterFa
     assert read(cluster.client, "kept", 2) == [b"before", b"between"]
 
 
-MECHANISMS = [
-    "SCRAM-SHA-256",
-    # The same code with another hash: not worth a broker start in every run. Flows copy between clusters
-    # with the other two in test_transport.py.
-    pytest.param("SCRAM-SHA-512", marks=pytest.mark.soak),
-    pytest.param("PLAIN", marks=pytest.mark.soak),
-    pytest.param("OAUTHBEARER", marks=pytest.mark.soak),
-]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.soak
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"])
 def test_secured_cluster_takes_its_users_and_refuses_others(
     start_cluster: ClusterFactory, mechanism: Mechanism
 ) -> None:
@@ -168,6 +159,7 @@ class StolenOnce(PortReservation):
             StolenOnce.thief.listen()
 
 
+@pytest.mark.soak
 def test_lost_port_is_replaced_and_close_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ def place(source: Epochs, replica: Replica, topic: str, group: str) -> None:
     assert apply_groups(replica.flow.watch.flow, GroupRequest()).exit_code == 0
 
 
+@pytest.mark.soak
 def test_java_reads_on_at_once_where_the_source_was_in_a_later_leader_epoch(
     start_cluster: ClusterFactory,
     tmp_path: Path,

@@ -77,6 +77,7 @@ def test_a_frozen_one_that_wakes_within_a_step_touches_nothing_of_the_next_one(
     assert both_sides(replica) == before
 
 
+@pytest.mark.soak
 def test_interrupted_twice_it_takes_everything_away(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -154,6 +154,7 @@ def test_ring_that_nobody_saw_closing_is_opened_by_the_flow_that_came_last(ring:
     assert len(read_records(ring.clients[0], topic)) == 3
 
 
+@pytest.mark.soak
 def test_flow_that_gave_way_goes_on_where_somebody_says_once_the_ring_is_gone(
     ring: Ring, capsys: Capture
 ) -> None:

@@ -80,6 +80,7 @@ def alter_broker(cluster: KafkaCluster, values: Mapping[str, str]) -> None:
     admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
 
 
+@pytest.mark.soak
 def test_authority_and_client_certificate_are_replaced(
     secured: KafkaCluster,
     target_cluster: SharedCluster,

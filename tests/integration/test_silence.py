@@ -122,7 +122,7 @@ def test_who_has_waited_for_a_dead_host_once_does_not_wait_on_every_older_connec
         assert calls.metadata(cluster.control(node), []).brokers
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.soak), "target"])
 def test_an_address_that_comes_to_lead_to_the_other_cluster_changes_neither(
     replica: Replica, lines: tuple[Line, Line], side: str
 ) -> None:

@@ -305,6 +305,7 @@ def lose_log(cluster: KafkaCluster, topic: str) -> None:
     node.start()
 
 
+@pytest.mark.soak
 def test_logs_that_lost_records_are_noticed(
     lonely: tuple[Replica, KafkaCluster, KafkaCluster], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

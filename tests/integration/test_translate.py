@@ -115,6 +115,7 @@ def test_every_offset_translates_both_ways_also_from_a_kept_index_and_after_a_me
         check(replica, made, tp)
 
 
+@pytest.mark.soak
 def test_a_merge_killed_beside_a_running_flow_changes_no_answer(replica: Replica, tmp_path: Path) -> None:
     """kill -9 with merged records written, and just after their commit; the flow goes on meanwhile."""
     tp, home = TopicPartition(replica.topic(), 0), tmp_path / "home"

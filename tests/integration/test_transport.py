@@ -108,6 +108,7 @@ def test_sessions_are_renewed_while_a_copy_runs(replica: Replica, caplog: pytest
     assert not [r.getMessage() for r in caplog.records if "begins again" in r.getMessage()]
 
 
+@pytest.mark.soak
 def test_plain_and_oauthbearer(start_cluster: ClusterFactory, tmp_path: Path, unique_name: str) -> None:
     """A source with PLAIN, a target with (unsecured) OAUTHBEARER tokens."""
     source, target = start_all(

@@ -80,6 +80,7 @@ def test_a_first_flow_of_ones_own_goes_as_its_page_says(machine: Machine, tmp_pa
     walk(machine, tmp_path, spark=False)
 
 
+@pytest.mark.soak
 def test_what_was_killed_comes_back_where_it_was(machine: Machine) -> None:
     """kill -9 of a broker and of Connect: the next `up` starts these, on their ports, and keeps the rest."""
     before = machine.status()
@@ -119,6 +120,7 @@ def test_flights_flow_when_asked_for(machine: Machine) -> None:
     assert all(flow.topics.selects(name) for name in names)
 
 
+@pytest.mark.soak
 def test_connector_is_seen_to_go_on_while_flights_flow(machine: Machine) -> None:
     """Its file grows meanwhile: the outcome is not left open."""
     done = machine.type(f"{PROGRAM} connectors apply flights --all")
@@ -150,6 +152,7 @@ def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Mac
     assert "flights.jfk" in machine.east.list_topics(timeout=30).topics
 
 
+@pytest.mark.soak
 def test_ctrl_c_while_airflow_starts_says_what_runs_on_and_leaves_nothing_of_airflow(
     machine: Machine,
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_run_has_a_tab_with_the_page_of_its_flow(
     person.rest()
 
 
+@pytest.mark.soak
 def test_the_page_looks_again_by_itself(airflow: AirflowStandalone, person: Person, copied: None) -> None:
     """Without a script, in its frame and by itself."""
     seen = []
@@ -126,6 +127,7 @@ def test_the_page_looks_again_by_itself(airflow: AirflowStandalone, person: Pers
     person.rest()
 
 
+@pytest.mark.soak
 def test_a_frame_that_lost_its_page_gets_it_back(person: Person, copied: None) -> None:
     """As when the server was away just as the page looked again."""
     page = person.open("/plugin/onceover")
@@ -137,6 +139,7 @@ def test_a_frame_that_lost_its_page_gets_it_back(person: Person, copied: None) -
     person.rest()
 
 
+@pytest.mark.soak
 def test_a_stranger_is_asked_for_a_login(airflow: AirflowStandalone, person: Person) -> None:
     """And sees the page that was asked for behind it."""
     with person.stranger() as stranger:

@@ -229,6 +229,7 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
     assert numbers(replica.target_records, topic) == numbers(replica.source_records, topic)
 
 
+@pytest.mark.soak
 def test_a_group_that_paused_and_has_gone_on_is_put_in_place_once_more(
     replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_group_that_paused_and_has_gone_on_is_put_in_place_once_more(
     assert offset_of(replica.target_client, group, topic) == 12
 
 
+@pytest.mark.soak
 def test_a_group_that_never_rests_is_named(
     replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +336,7 @@ def test_a_flow_that_does_not_run_is_started_first(
     assert acls_of(replica) == frozenset()
 
 
+@pytest.mark.soak
 def test_what_fails_behind_the_promotion_goes_on_when_it_is_run_again(
     replica: Switched, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -451,6 +454,7 @@ def test_killed_behind_the_promotion_it_is_gone_on_with(
     undone_or_gone_on_with(replica, capsys, tmp_path / "drill.log", "promote", "behind")
 
 
+@pytest.mark.soak
 def test_a_fence_that_a_killed_one_has_left_is_told_and_lifted_for_the_way_back(
     replica: Switched, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
