@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+# Nothing shorter: people have groups that are called after what they use.
+_OWN_GROUPS: Final = ("onceover.", "onceover-lag.")
 
 
 class TopicPartition(NamedTuple):
@@ -14,6 +17,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}"
+
+
+def is_own_group(group_id: str) -> bool:
+    """Tell whether a group is one that Onceover keeps for itself: progress, lag, drills (``state.names``).
+
+    No filter selects one, whatever it says.
+    """
+    return group_id.startswith(_OWN_GROUPS)
 
 
 def lane_of(source: TopicPartition, lanes: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.wiring import drills
+from onceover.wiring.failovers import drills
 from tests.support.groups import commit, member
 from tests.support.replica import Replica
 

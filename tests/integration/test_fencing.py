@@ -180,7 +180,7 @@ def test_lanes_change_while_a_frozen_worker_of_the_old_count_lives(
 
 
 def test_bound_is_carried_over_a_generation_that_never_became_ready(case: FlowCase) -> None:
-    """Model Mj: two lanes ran, a start with one lane died before it fenced; the next fences both ids."""
+    """FENCE_WHAT_AN_UNREADY_START_LEFT: two lanes ran, a start with one died; the next fences both ids."""
     flow = case.flow(lanes=2)
     with flow.running() as (_, layout):
         old = LaneThread(flow, layout, 1, freeze_at=Step.COMMIT)
@@ -214,7 +214,7 @@ def test_lanes_of_a_dead_starter_are_none(case: FlowCase) -> None:
 
 
 def test_not_yet_does_not_count_as_fenced(case: FlowCase, inits: Inits) -> None:
-    """Model M5: the target ends the old transaction first and says 51; only OK has bumped the epoch."""
+    """FENCED_ON_OK_ONLY: the target ends the old transaction first and says 51; only OK bumps the epoch."""
     flow = case.flow()
     with flow.running() as (_, layout):
         old = LaneThread(flow, layout, busy_lane(case), freeze_at=Step.COMMIT)

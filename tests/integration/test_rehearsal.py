@@ -20,7 +20,7 @@ from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.planning.operation import wait
 from onceover.process.children import ChildProcess
 from onceover.state import names
-from onceover.wiring.switchovers import abort_drill
+from onceover.wiring.failovers.switchovers import abort_drill
 from tests.support.groups import commit
 from tests.support.rehearsing import both_sides, nobody_alive, rehearsing
 from tests.support.replica import Replica, delete_topics

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.drills import records
 from onceover.drills.abort import Aborted
+from onceover.drills.looks import records
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.kafka.logs.fetcher import Fetcher
 from onceover.planning.operation import wait
 from onceover.state import names
-from onceover.wiring import drills, switchovers
+from onceover.wiring.failovers import drills, switchovers
 from tests.integration.test_rehearsal import (
     DONE,
     FENCED,

@@ -260,7 +260,7 @@ def caught_up(case: FlowCase, partitions: set[int]) -> bool:
 def test_start_offsets_are_never_written_a_second_time(
     case: FlowCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Model Md: an enrolment is committed, its answer lost, a lane moves on; planning anew moves nothing."""
+    """ENROL_WITHOUT_PROGRESS_ONLY: its commit's answer is lost, a lane moves on; a new plan moves nothing."""
     monkeypatch.setattr(leading, "_RECOVERY_PAUSE_S", (0.05, 0.1))
     flow = case.flow()
     with flow.running() as (lead, layout):

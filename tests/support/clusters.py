@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import psutil
 from confluent_kafka.admin import AdminClient
@@ -22,6 +22,12 @@ from onceover_lab.embed.kafka import KafkaCluster, start_all
 
 SOURCE_VARIABLE = "ONCEOVER_SOURCE_BOOTSTRAP"
 TARGET_VARIABLE = "ONCEOVER_TARGET_BOOTSTRAP"
+# Brokers look for what has expired 30 s after their start, and every five minutes: records of tests are dated
+# long ago, and some topics have the default retention of a week. Here they look once, before there is any.
+NOTHING_EXPIRES: Final[Mapping[str, str]] = {
+    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": "86400000",
+}
 _DESCRIBE_TIMEOUT_S = 30.0
 _MEMORY = Path("/dev/shm")
 # Connectors' tests were seen to need 20 MB; a whole run was not measured. Processes take more.
@@ -132,7 +138,7 @@ def _has_room() -> bool:
 
 
 def _starter(home: Path, name: str) -> Callable[[], KafkaCluster]:
-    return lambda: KafkaCluster.start(home, name)
+    return lambda: KafkaCluster.start(home, name, config=NOTHING_EXPIRES)
 
 
 def _session_name(process: psutil.Process) -> str:

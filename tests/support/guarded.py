@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onceover_lab.embed.kafka import KafkaCluster, start_all
 from onceover_lab.embed.security import Security
-from tests.support.clusters import ClusterFactory
+from tests.support.clusters import NOTHING_EXPIRES, ClusterFactory
 from tests.support.grants import grant, source_rights, target_rights
 from tests.support.replica import Replica
 
@@ -21,7 +21,7 @@ def guarded_clusters(home: Path) -> Iterator[Pair]:
     factory = ClusterFactory(home)
 
     def start(name: str) -> Callable[[], KafkaCluster]:
-        return lambda: factory(name, security=Security("PLAIN", authorizer=True))
+        return lambda: factory(name, security=Security("PLAIN", authorizer=True), config=NOTHING_EXPIRES)
 
     try:
         source, target = start_all([start("guarded-source"), start("guarded-target")])

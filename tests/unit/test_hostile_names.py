@@ -27,9 +27,9 @@ from onceover.cli.terminal import output, statustext
 from onceover.config.faults import BadConfig, Fault
 from onceover.connectors.acltable import Grant, Role, table
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts
-from onceover.drills.clients import ClientsSeen, Producer
-from onceover.drills.clients import Consumer as DrillConsumer
-from onceover.drills.dryrun import DryRun
+from onceover.drills.looks.clients import ClientsSeen, Producer
+from onceover.drills.looks.clients import Consumer as DrillConsumer
+from onceover.drills.looks.dryrun import DryRun
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.apply import AppliedGroups as GroupsApplied
 from onceover.groups.decide import Allowed

@@ -16,7 +16,7 @@ CODE: Final = PROJECT / "include"
 _CITED: Final = re.compile(r"\b((?:tests|docs|dags|plugins|spark_jobs|include)/[\w/.-]+\.(?:py|md))\b")
 _A_USERS_OWN: Final = ("include/flows/", "include/connect/", "include/my_")
 # Rare abbreviations of a document that a reader does not have.
-_FOREIGN: Final = re.compile(r"\b(?:DESIGN|FACTS) \d|\bmodel: M[0-9a-z]\b")
+_FOREIGN: Final = re.compile(r"\b(?:DESIGN|FACTS) \d|\b[Mm]odel:? M[0-9a-z]\b")
 
 
 def modules() -> dict[str, Path]:

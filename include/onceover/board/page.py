@@ -33,7 +33,7 @@ from onceover.board.known import (
 from onceover.board.samples import LagSample
 from onceover.config import values
 from onceover.config.faults import message_lines
-from onceover.drills.rpo import Loss, rpo_text
+from onceover.drills.looks.rpo import Loss, rpo_text
 from onceover.drills.switching.modes import PLANNED
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState

@@ -5,7 +5,6 @@ A fault never carries a value that may be secret: whoever makes one decides what
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -110,12 +109,3 @@ def shown_key(key: str) -> str:
     match = _KEY.match(key)
     head = match.group() if match else ""
     return key if head == key else f"{head}…"
-
-
-def nearest_fix(word: str, valid: Iterable[str]) -> str:
-    """Return the advice for an unknown ``word``: the nearest valid one, or the list of all."""
-    known = sorted(valid)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    if close:
-        return f'did you mean "{close[0]}"?'
-    return f"valid here: {', '.join(known)}" if known else "remove it"

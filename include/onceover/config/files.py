@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import onceover
+from onceover.advice import nearest_fix
 from onceover.config import values
 from onceover.config.document import FLOW_FILE_PAGE, Document, parse_yaml
-from onceover.config.faults import BadConfig, Fault, nearest_fix
+from onceover.config.faults import BadConfig, Fault
 
 FLOWS_VARIABLE: Final = "ONCEOVER_FLOWS"
 CONNECT_VARIABLE: Final = "ONCEOVER_CONNECT"

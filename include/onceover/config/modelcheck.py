@@ -11,9 +11,10 @@ from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from onceover.advice import nearest_fix
 from onceover.config.clients.rules import KeyFault, check_properties, literal_secrets
 from onceover.config.document import Document, substitute, substitute_each
-from onceover.config.faults import Fault, Invalid, nearest_fix, shown_key
+from onceover.config.faults import Fault, Invalid, shown_key
 
 Key = tuple[str, ...]
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
-from onceover.config.clients.hosts import HOST
 from onceover.config.faults import Invalid
 from onceover.config.units import parse_duration_ms, parse_size_bytes
+from onceover.hosts import HOST
 
 # The shortest of what carries a name: 100 characters in a tag of Airflow, which a flow's DAGs have. 250 in a
 # DAG's id and a run's name, 249 in a topic's, 255 in a folder's, each with more around the name.

@@ -1,14 +1,14 @@
 """The steps of moving a connector's offsets, by name, in their order.
 
-Every step announces itself through ``reached`` just before its effect. The kill tests are generated from
-this list: the tool is killed with -9 at each of them, and running it again must converge. In production
-nobody listens.
+Each is announced just before its effect (``onceover.announce``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
+from typing import Final
+
+from onceover.announce import Announcer
 
 
 class StepName(Enum):
@@ -38,19 +38,6 @@ class StepName(Enum):
     FINISH = "end: write down that the run is done"
 
 
-def _nobody(step: StepName) -> None:
-    pass
-
-
-_listener: Callable[[StepName], None] = _nobody
-
-
-def reached(step: StepName) -> None:
-    """Announce a step."""
-    _listener(step)
-
-
-def listen(listener: Callable[[StepName], None]) -> None:
-    """Hear of every step of this process from now on."""
-    global _listener
-    _listener = listener
+_announcer: Final[Announcer[StepName]] = Announcer()
+reached = _announcer.reached
+listen = _announcer.listen

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
-from onceover.drills.rpo import Loss
+from onceover.drills.looks.rpo import Loss
 
 # Of earlier drills: enough for a trend.
 EARLIER: Final = 12

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from onceover.drills.about import DrillAbout
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import StepResult, StepState
-from onceover.drills.rpo import Loss, Objectives, rpo_text
+from onceover.drills.looks.rpo import Loss, Objectives, rpo_text
 from onceover.errors import NeedsOperator
 from onceover.planning.operation import Planned
 from onceover.planning.plan import Refusal

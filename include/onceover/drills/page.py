@@ -13,7 +13,7 @@ from onceover.ages import age_text
 from onceover.audit.report.htmlpage import render
 from onceover.drills.about import trend
 from onceover.drills.codes import DrillCode
-from onceover.drills.rpo import rpo_text
+from onceover.drills.looks.rpo import rpo_text
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _RUNNING: Final = "UNVERIFIABLE"

@@ -1,14 +1,14 @@
 """The steps of start, enrolment and commit, by name, in their order.
 
-Every step announces itself through ``reached`` just before its effect. The kill tests are generated
-from this list: a process that copies is killed with -9 at each of them, and the next start must
-converge. In production nobody listens.
+Every step is announced just before its effect (``onceover.announce``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
+from typing import Final
+
+from onceover.announce import Announcer
 
 
 class Step(Enum):
@@ -51,19 +51,6 @@ class Step(Enum):
     GROUP_COMMIT = "groups: commit"
 
 
-def _nobody(step: Step) -> None:
-    pass
-
-
-_listener: Callable[[Step], None] = _nobody
-
-
-def reached(step: Step) -> None:
-    """Announce a step."""
-    _listener(step)
-
-
-def listen(listener: Callable[[Step], None]) -> None:
-    """Hear of every step of this process from now on."""
-    global _listener
-    _listener = listener
+_announcer: Final[Announcer[Step]] = Announcer()
+reached = _announcer.reached
+listen = _announcer.listen

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from onceover.errors import Fatal
 from onceover.wire.batches.batch import Buffer
+from onceover.wire.batches.varint import encode_uvarint
 from onceover.wire.batches.visibility import AbortedTransaction
 
 FETCH_VERSION = 13
@@ -98,16 +99,6 @@ def _varint(buffer: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("a number of more than 32 bits")
 
 
-def encode_varint(value: int) -> bytes:
-    """Encode an unsigned varint, as compact lengths and tags are."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _skip_tags(buffer: memoryview, at: int) -> int:
     tags, at = _varint(buffer, at)
     for _ in range(tags):
@@ -151,10 +142,10 @@ def encode_fetch(
         struct.pack(">hhih", _FETCH_KEY, FETCH_VERSION, correlation_id, len(name)) + name + b"\0",
         # Replica -1: a client. Session 0 with epoch -1: none, and none is wanted.
         _FETCH_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, isolation, 0, -1),
-        encode_varint(len(topics) + 1),
+        encode_uvarint(len(topics) + 1),
     ]
     for topic_id, entries in topics:
-        parts += (topic_id, encode_varint(len(entries) + 1), *entries, b"\0")
+        parts += (topic_id, encode_uvarint(len(entries) + 1), *entries, b"\0")
     # No forgotten topics, no rack, no tags.
     parts.append(b"\1\1\0")
     frame = b"".join(parts)
@@ -241,18 +232,18 @@ def encode_produce(
     head = bytearray(struct.pack(">hhih", _PRODUCE_KEY, version, correlation_id, len(name)))
     head += name + b"\0"
     txn = transactional_id.encode() if transactional_id is not None else None
-    head += b"\0" if txn is None else encode_varint(len(txn) + 1) + txn
+    head += b"\0" if txn is None else encode_uvarint(len(txn) + 1) + txn
     head += struct.pack(">hi", -1, timeout_ms)
     topics = _by_topic(data)
-    head += encode_varint(len(topics) + 1)
+    head += encode_uvarint(len(topics) + 1)
     parts: list[Buffer] = []
     for entries in topics:
         first = entries[0]
         topic = first.topic.encode()
-        head += first.topic_id.bytes if version >= _TOPIC_IDS_FROM else encode_varint(len(topic) + 1) + topic
-        head += encode_varint(len(entries) + 1)
+        head += first.topic_id.bytes if version >= _TOPIC_IDS_FROM else encode_uvarint(len(topic) + 1) + topic
+        head += encode_uvarint(len(entries) + 1)
         for entry in entries:
-            head += _INT32.pack(entry.partition) + encode_varint(len(entry.batch) + 1)
+            head += _INT32.pack(entry.partition) + encode_uvarint(len(entry.batch) + 1)
             parts += (bytes(head), entry.batch)
             head = bytearray(b"\0")
         head += b"\0"

@@ -29,7 +29,7 @@ from onceover.logs import quiet_libraries
 from onceover.operate.statusshape import broken_entry, with_need
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
-from onceover.wiring.drills import drill_history, drills_dir, objectives_of, report_page
+from onceover.wiring.failovers.drills import drill_history, drills_dir, objectives_of, report_page
 from onceover.wiring.status import PATIENCE_S, read_one
 
 # Each mostly waits; a hundred flows between clusters that are away are given up on within seconds.

@@ -12,7 +12,7 @@ from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
-from onceover.drills.records import count_that_may_count
+from onceover.drills.looks.records import count_that_may_count
 from onceover.drills.switching.fences import shut
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
@@ -33,8 +33,8 @@ from onceover.seeding.plan import Choice
 from onceover.seeding.promoted import PromotedOrigin
 from onceover.seeding.seamsearch import DEFAULT_LIMIT
 from onceover.topics.own import StateSettings
-from onceover.wiring.drills import drill_journal
-from onceover.wiring.fences import let_in
+from onceover.wiring.failovers.drills import drill_journal
+from onceover.wiring.failovers.fences import let_in
 from onceover.wiring.flows import identity, journal_of, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
 

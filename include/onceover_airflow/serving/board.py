@@ -25,6 +25,7 @@ from typing import Any, Final
 from onceover.board.page import Look
 from onceover.board.samples import LagSample, Samples
 from onceover.board.talk import GIVEN, MISSING
+from onceover.clock import now_ms
 from onceover.errors import Retriable
 from onceover.operate.statusshape import broken_entry
 from onceover.process.children import guarded_argv
@@ -55,7 +56,7 @@ class Board:
         self,
         read: Callable[[], Entries],
         clock: Callable[[], float] = time.monotonic,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._read, self._clock, self._now_ms = read, clock, now_ms
         self._lock = threading.Lock()

@@ -73,7 +73,7 @@ def failback_params() -> dict[str, Param]:
 @contextmanager
 def way_back_at_hand(name: str) -> Iterator[tuple[Flow, Flow]]:
     """Yield the flow and the one that leads back, with the Connections of both."""
-    from onceover.wiring.failback import way_back
+    from onceover.wiring.failovers.failback import way_back
 
     with flow_at_hand(name) as flow, flow_at_hand(way_back(flow).flow) as back:
         yield flow, back
@@ -98,7 +98,7 @@ def _patterns(context: Context) -> Sequence[str]:
 
 
 def _copies(flow: Flow, context: Context) -> list[str]:
-    from onceover.wiring.failback import promoted_copies
+    from onceover.wiring.failovers.failback import promoted_copies
 
     return promoted_copies(flow, _patterns(context))
 
@@ -129,7 +129,7 @@ class BeginTasks(SeedTasks):
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[Seeder]:
         """Yield what is to be seeded, with both clusters open."""
-        from onceover.wiring.failback import way_back_seeder
+        from onceover.wiring.failovers.failback import way_back_seeder
 
         with (
             way_back_at_hand(name) as (flow, back),
@@ -221,7 +221,7 @@ def ready_to_copy(name: str, context: Context) -> str:
         AirflowSkipException: only a plan was asked for, or nobody has said yes.
         TaskFailed: it has not taken in something.
     """
-    from onceover.wiring.failback import not_led_back
+    from onceover.wiring.failovers.failback import not_led_back
 
     if not context["params"]["apply"]:
         raise AirflowSkipException("only a plan was asked for")

@@ -61,7 +61,8 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
     def opened(self, name: str, context: Context) -> Iterator[OrphanExport]:
         """Yield the export that the form asks for, with both clusters at hand."""
         from onceover.planning.operation import wait
-        from onceover.wiring import flows, orphans
+        from onceover.wiring import flows
+        from onceover.wiring.failovers import orphans
 
         params = context["params"]
         topics, forget = (tuple(filter(None, [params[name]])) for name in ("topics", "forget_groups"))

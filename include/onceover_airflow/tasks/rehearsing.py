@@ -119,7 +119,8 @@ def opened(flow: Flow, context: Context) -> Iterator[Rehearsal]:
     from functools import partial
 
     from onceover.planning.operation import wait
-    from onceover.wiring import drills, flows
+    from onceover.wiring import flows
+    from onceover.wiring.failovers import drills
 
     params = context["params"]
     wish = drills.RehearsalWish(
@@ -156,7 +157,7 @@ class RehearseOperator(BaseOperator):
             TaskFailed: FAIL, with the step; or any other error.
         """
         from onceover.planning.operation import Caller
-        from onceover.wiring.drills import report_page
+        from onceover.wiring.failovers.drills import report_page
 
         with flow_at_hand(self.flow) as flow, opened(flow, context) as operation:
             outcome = operation.apply(Caller(lambda planned: log_text(log, planned.describe()), log.info))

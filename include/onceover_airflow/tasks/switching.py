@@ -104,7 +104,8 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
     def opened(self, name: str, context: Context) -> Iterator[Switchover]:
         """Yield the switchover that the form asks for, with both clusters at hand."""
         from onceover.planning.operation import wait
-        from onceover.wiring import flows, switchovers
+        from onceover.wiring import flows
+        from onceover.wiring.failovers import switchovers
 
         params = context["params"]
         topics = (params["topics"],) if params["topics"] else ()
@@ -131,7 +132,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         if self.mode(context) != DRY_RUN:
             return super().plan(name)
         check_look(context["params"])
-        from onceover.wiring.drills import dry_run
+        from onceover.wiring.failovers.drills import dry_run
 
         with flow_at_hand(name) as flow:
             found = dry_run(flow)
@@ -171,7 +172,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
     def finish(self, name: str, context: Context, outcome: Outcome) -> dict[str, Any]:
         """Return names, counts and where the report is; raises as ``judge``."""
-        from onceover.wiring.drills import report_page
+        from onceover.wiring.failovers.drills import report_page
 
         with self.at_hand(name) as flow:
             name, page = flow.flow, str(report_page(flow, str(outcome.counts["drill"])))
@@ -210,7 +211,7 @@ def confirm(flow: str) -> dict[str, Any]:
         TaskFailed: no drill of the flow is running, or any other error.
     """
     from onceover.planning.operation import wait
-    from onceover.wiring.switchovers import confirm_step
+    from onceover.wiring.failovers.switchovers import confirm_step
 
     context = get_current_context()
     run = context.get("dag_run")

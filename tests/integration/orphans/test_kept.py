@@ -30,8 +30,8 @@ from onceover.planning.operation import Caller, wait
 from onceover.state.codes import StateCode
 from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
+from onceover.wiring.failovers.orphans import OrphanWish, orphan_export
 from onceover.wiring.flows import opened
-from onceover.wiring.orphans import OrphanWish, orphan_export
 from tests.support.groups import commit, offset_of
 from tests.support.handled import handler_keys
 from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned

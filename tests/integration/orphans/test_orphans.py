@@ -15,8 +15,8 @@ from onceover.config.flow.load import load_flow
 from onceover.errors import NeedsOperator
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
+from onceover.wiring.failovers.orphans import OrphanWish, orphan_export
 from onceover.wiring.flows import opened
-from onceover.wiring.orphans import OrphanWish, orphan_export
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS
 from tests.support.flows import assert_same
 from tests.support.groups import commit, offset_of

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.drills import chain as chains
-from onceover.drills.rpo import Objectives
+from onceover.drills.looks.rpo import Objectives
 from onceover.drills.switching import switchover as module
 from onceover.drills.switching.switchover import Switchover, SwitchoverRequest
 from onceover.errors import NeedsOperator, OnceoverError

@@ -13,6 +13,7 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.drills.about import DrillAbout, trend
 from onceover.drills.course import StepResult, StepState
+from onceover.drills.looks.rpo import Objectives
 from onceover.drills.page import drill_page
 from onceover.drills.rehearsing.choice import (
     GROUPS,
@@ -26,7 +27,6 @@ from onceover.drills.rehearsing.choice import (
 from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
 from onceover.drills.rehearsing.steps import RehearsalSteps
-from onceover.drills.rpo import Objectives
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment

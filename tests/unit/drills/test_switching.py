@@ -19,9 +19,9 @@ from onceover.drills import running
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
+from onceover.drills.looks.rpo import Objectives
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
-from onceover.drills.rpo import Objectives
 from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES, course_of
 from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
@@ -34,7 +34,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
-from onceover.wiring.switchovers import SwitchoverWish, _check_waits, switchover
+from onceover.wiring.failovers.switchovers import SwitchoverWish, _check_waits, switchover
 from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 

@@ -64,7 +64,7 @@ def test_sequences_wrap_to_0_after_the_largest(cluster: FakeCluster) -> None:
 
 
 def test_fence_takes_only_ok_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Model M5: 51 says that the epoch will be bumped, not that it was."""
+    """FENCED_ON_OK_ONLY: 51 says that the epoch will be bumped, not that it was."""
     cluster = v5()
     cluster.codes["InitProducerId"].extend([51, 51, 14, 16])
 

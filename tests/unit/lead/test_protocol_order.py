@@ -68,7 +68,7 @@ def test_a_layout_says_which_run_of_a_schedule_has_begun_it(world: World) -> Non
 
 
 def test_bound_over_an_unready_generation_is_fenced(world: World) -> None:
-    """Model Mj, through the whole start."""
+    """FENCE_WHAT_AN_UNREADY_START_LEFT, through the whole start."""
     world.values = {names.LAYOUT: replace(LAYOUT, lanes=1, fence_up_to=4, ready=False).to_json()}
     layout = leader(world, lanes=1).start()
     fenced = [entry for entry in world.log if entry.startswith("fence")]
@@ -81,7 +81,7 @@ def test_bound_over_an_unready_generation_is_fenced(world: World) -> None:
 def test_a_generation_whose_commit_is_unknown_is_never_resumed(
     world: World, monkeypatch: pytest.MonkeyPatch, lost: str, landed: bool
 ) -> None:
-    """Model M7: begin again at 1, with a new generation and a new run."""
+    """UNCONFIRMED_IS_NEVER_RESUMED: begin again at 1, with a new generation and a new run."""
     made = leader(world)
     commit = FakeProducer.commit
     left = [1]
@@ -122,7 +122,7 @@ def test_a_starter_overtaken_while_starting_is_fenced_and_leaves_the_id_alone(wo
 
 
 def test_a_confirmed_run_reads_before_and_after_it_asks_for_its_id_again(world: World) -> None:
-    """Model Mk: without the second read it would enrol over a newer generation."""
+    """READ_AGAIN_BEFORE_ENROLLING: without the second read it would enrol over a newer generation."""
     made = leader(world)
     made.start()
     world.log.clear()
@@ -164,7 +164,7 @@ def test_a_confirmed_run_whose_layout_is_gone_stops(
 
 
 def test_enrolment_is_one_transaction_and_is_not_repeated_by_itself(world: World) -> None:
-    """Model Md: only a plan from live state may write start offsets again."""
+    """ENROL_WITHOUT_PROGRESS_ONLY: only a plan from live state may write start offsets again."""
     made = leader(world)
     made.start()
     world.log.clear()
@@ -192,7 +192,7 @@ def test_an_enrolment_that_is_done_is_not_undone_by_waiting_for_its_markers(worl
 
 
 def test_seize_leaves_the_flow_not_ready(world: World) -> None:
-    """Model Mg: nobody may copy between an operator's position and the next start."""
+    """SEED_AS_A_NEW_GENERATION: nobody may copy between an operator's position and the next start."""
     made = leader(world)
     made.seize()
     assert "commit ready" not in world.log and world.log.index("commit unready") < world.log.index("fence 0")

@@ -19,16 +19,16 @@ from onceover.errors import UsageError
 from onceover.planning.approval import Approval, Consent, Item
 from onceover.planning.operation import wait
 from onceover.private import privately
-from onceover.wiring.drills import (
+from onceover.wiring.failovers.drills import (
     RehearsalWish,
     drill_history,
     dry_run,
     rehearsal,
     report_page,
 )
+from onceover.wiring.failovers.orphans import OrphanWish, orphan_export
+from onceover.wiring.failovers.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
 from onceover.wiring.flows import login, opened
-from onceover.wiring.orphans import OrphanWish, orphan_export
-from onceover.wiring.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
 
 
 def plan(args: argparse.Namespace) -> CommandResult:

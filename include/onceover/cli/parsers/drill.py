@@ -15,6 +15,7 @@ CONFIRMED: Final = ("fence", "redirect")
 SAMPLE: Final = 1000
 CANARIES: Final = 200
 _LEAST_CANARIES: Final = 12
+# They are written one batch a partition and kind: more would only take longer.
 _MOST_CANARIES: Final = 100_000
 _MOST_SAMPLE: Final = 1_000_000
 

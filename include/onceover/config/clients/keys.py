@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from onceover.config.clients.hosts import is_host, is_http_address
 from onceover.config.faults import Invalid
+from onceover.hosts import is_host, is_http_address
 
 Check = Callable[[str], str]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from onceover.advice import nearest_fix
 from onceover.config.clients.keys import (
     ALLOWED,
     MECHANISMS,
@@ -18,7 +19,7 @@ from onceover.config.clients.keys import (
     refusal_of,
 )
 from onceover.config.document import REFERENCE
-from onceover.config.faults import Invalid, nearest_fix
+from onceover.config.faults import Invalid
 
 _PAIRS: Final = (
     ("https.ca.location", "https.ca.pem"),

@@ -16,22 +16,14 @@ from onceover.config import values
 from onceover.config.patterns import whole_name
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 from onceover.config.values import Rpo
+from onceover.model import is_own_group
 
 # The coordinator aborts a transaction after transaction.timeout.ms (15 s for a lane). One that is
 # committed later than this looks like a fenced lane, so five seconds are kept for the commit.
 MAX_TRANSACTION_INTERVAL: Final = "10s"
 # Below this, one fetch response of a common size (1 MiB a partition) and its copy do not fit.
 MIN_LANE_MEMORY: Final = "8MiB"
-# Groups of Onceover itself (``state.names``): never synced, whatever the filter says. Nothing shorter: people
-# have groups that are called after what they use.
-_OWN_GROUPS: Final = ("onceover.", "onceover-lag.")
-
 _INTERVAL_WHY: Final = "the target aborts a lane's transaction after 15s, which would look like fencing"
-
-
-def is_own_group(group_id: str) -> bool:
-    """Tell whether a group is one that Onceover keeps for itself: progress, lag, drills."""
-    return group_id.startswith(_OWN_GROUPS)
 
 
 class Closed(BaseModel):

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.backoff import Backoff, Deadline
-from onceover.config.clients.hosts import is_http_address
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import Isolation, WorkerFacts
 from onceover.connectors.offsets.scan import PATIENCE_S, Scan, scan_topic
@@ -26,6 +25,7 @@ from onceover.connectors.workers.muster import Endpoints, endpoints, muster
 from onceover.connectors.workers.reaching import known_cluster_id
 from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
 from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.hosts import is_http_address
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.members import DescribedGroup, describe_group
 from onceover.kafka.ports import ClientSettings, Cluster

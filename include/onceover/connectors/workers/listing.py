@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.config.faults import nearest_fix
+from onceover.advice import nearest_fix
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import FAILED_STATE, SOURCE, UNKNOWN_TYPE, ConnectorState
 from onceover.connectors.workers.lifecycle import failure_of

@@ -18,6 +18,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
+from onceover.drills.looks.records import records_between
 from onceover.drills.orphans.exported import (
     ExportedOrphan,
     ExportExtent,
@@ -50,7 +51,6 @@ from onceover.drills.orphans.promoted import unread_partition
 from onceover.drills.orphans.rebuild import TopicRebuild, Untaken, shapes_of, unmade_topics
 from onceover.drills.orphans.survey import STALL_S, OrphanReader
 from onceover.drills.orphans.tally import OrphanTally
-from onceover.drills.records import records_between
 from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.ports import Cluster

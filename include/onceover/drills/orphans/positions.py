@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from onceover.config.flow.flowfile import is_own_group
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.kafka.ports import Cluster
-from onceover.model import TopicPartition
+from onceover.model import TopicPartition, is_own_group
 
 # What they have acknowledged is no offset, is asked for in another way, and is placed nowhere.
 _SHARE: Final = "share"

@@ -12,6 +12,7 @@ from typing import Final
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
+from onceover.drills.looks.records import visible_between
 from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey
 from onceover.drills.orphans.promoted import PromotedTopics, gone, unread_partition
 from onceover.drills.orphans.tally import MetBatch, OrphanTally, SpanReader
@@ -23,7 +24,6 @@ from onceover.drills.orphans.torn import (
     named,
     torn,
 )
-from onceover.drills.records import visible_between
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.logs.usage import active_producers, transactions
 from onceover.kafka.ports import Cluster

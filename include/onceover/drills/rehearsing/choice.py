@@ -19,10 +19,7 @@ from onceover.state.records.enrolment import Enrolment
 TOPICS: Final = 3
 GROUPS: Final = 20
 SAMPLE: Final = 1000
-MOST_SAMPLE: Final = 1_000_000
 CANARIES: Final = 200
-# Numbers are written one batch a partition and kind: more would only take longer.
-MOST_CANARIES: Final = 100_000
 
 
 @dataclass(frozen=True)

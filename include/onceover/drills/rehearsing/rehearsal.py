@@ -8,6 +8,7 @@ from onceover.clock import now_ms
 from onceover.drills.about import DrillAbout
 from onceover.drills.course import DrillStep, StepResult
 from onceover.drills.journal import DrillJournal
+from onceover.drills.looks.rpo import Loss, Objectives
 from onceover.drills.outcome import DrillOutcome
 from onceover.drills.rehearsing.choice import (
     RehearsalPlan,
@@ -18,7 +19,6 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import LOOK, course_of
 from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
-from onceover.drills.rpo import Loss, Objectives
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster

@@ -17,8 +17,8 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import Until
 from onceover.drills.codes import DrillCode
+from onceover.drills.looks.records import ends_of
 from onceover.drills.progress import copied_to, left_to_copy, named
-from onceover.drills.records import ends_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
 from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor

@@ -15,9 +15,9 @@ from onceover.drills import canary as canaries
 from onceover.drills.canary import Canary, CanaryVerdict, judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
-from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_both
+from onceover.drills.looks.moves import GroupMove, compacted, content, moved, next_on_both
+from onceover.drills.looks.records import end_of, records_between
 from onceover.drills.progress import copied_to
-from onceover.drills.records import end_of, records_between
 from onceover.drills.rehearsing.choice import RehearsalRequest
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.rehearsing.shadow import ShadowCopy

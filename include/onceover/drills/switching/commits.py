@@ -8,9 +8,9 @@ from functools import partial
 from typing import Final
 
 from onceover.backoff import Deadline
-from onceover.drills.clients import Consumer, consumers
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import ends_of, next_records
+from onceover.drills.looks.clients import Consumer, consumers
+from onceover.drills.looks.records import ends_of, next_records
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.groups.admin import GroupAdmin

@@ -14,7 +14,7 @@ from onceover.drills import canary as canaries
 from onceover.drills.canary import judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
-from onceover.drills.records import end_of, records_between
+from onceover.drills.looks.records import end_of, records_between
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.ports import Cluster

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from onceover.drills.dryrun import TopicLoss, losses_of
+from onceover.drills.looks.dryrun import TopicLoss, losses_of
 from onceover.planning.approval import ObjectState
 from onceover.planning.plan import Change
 from onceover.state.records.enrolment import Enrolment

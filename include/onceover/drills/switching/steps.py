@@ -14,7 +14,7 @@ from typing import Any, Final
 from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
-from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_both
+from onceover.drills.looks.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching import commits, placed
 from onceover.drills.switching.commits import Positions, SourceGroups

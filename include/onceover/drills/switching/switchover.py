@@ -13,8 +13,8 @@ from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
+from onceover.drills.looks.rpo import Loss, Objectives
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
-from onceover.drills.rpo import Loss, Objectives
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
 from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, VERIFY, course_of

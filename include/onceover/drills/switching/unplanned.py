@@ -13,7 +13,7 @@ from typing import Any, Final
 from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
-from onceover.drills.dryrun import losses_of
+from onceover.drills.looks.dryrun import losses_of
 from onceover.drills.progress import copied_to
 from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.drills.switching.standing import SourceStanding

@@ -13,7 +13,7 @@ from typing import Final
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import count_between
+from onceover.drills.looks.records import count_between
 from onceover.errors import NeedsOperator
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster

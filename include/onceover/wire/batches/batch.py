@@ -21,7 +21,6 @@ LENGTH_PREFIX_BYTES = 12
 _CRC_FROM = 21
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
-_BASE_AND_LENGTH = struct.Struct(">qi")
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08

@@ -27,7 +27,7 @@ from onceover.operate.statusshape import with_fault
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.state.records.runstate import RunState
-from onceover.wiring.drills import drill_history
+from onceover.wiring.failovers.drills import drill_history
 from onceover.wiring.monitoring.canary import CanaryThread
 from onceover.wiring.monitoring.expected import add_expected
 from onceover.wiring.monitoring.tallies import FlowTally, Tallies

@@ -23,10 +23,10 @@ from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Promoted
-from onceover.wiring import switchovers
+from onceover.wiring.failovers import switchovers
+from onceover.wiring.failovers.switchovers import SwitchoverWish, abort_drill, switchover
 from onceover.wiring.flows import opened
 from onceover.wiring.status import read_status
-from onceover.wiring.switchovers import SwitchoverWish, abort_drill, switchover
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, offset_of
 from tests.support.orphaned import DONE, Orphaned, orphaned

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
 
-from onceover.wiring import failback as wired
+from onceover.wiring.failovers import failback as wired
 from onceover_airflow.approvals.approval import ANSWER_KEY, SHOWN_KEY
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.tasks import failback

@@ -14,7 +14,7 @@ from onceover.config.flow.load import load_flow
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
 from onceover.planning.plan import Refusal
 from onceover.wiring import flows
-from onceover.wiring.drills import about_drill
+from onceover.wiring.failovers.drills import about_drill
 from onceover.wiring.flows import login
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.tasks import orphans, rehearsing, switching

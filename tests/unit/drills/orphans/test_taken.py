@@ -9,7 +9,7 @@ import pytest
 
 from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
-from onceover.wiring.orphans import _untaken
+from onceover.wiring.failovers.orphans import _untaken
 from tests.support.flows import write_flow
 
 EAST, WEST = ({"bootstrap.servers": f"127.0.0.1:{port}"} for port in (9092, 9093))

@@ -47,7 +47,7 @@ def test_bound_after_a_ready_generation_is_its_lanes() -> None:
 
 
 def test_bound_after_an_unready_generation_is_carried_over() -> None:
-    """Model Mj: its lanes never ran, those of the generation before it may still."""
+    """FENCE_WHAT_AN_UNREADY_START_LEFT: its lanes never ran, those of the generation before it may still."""
     assert fence_bound(replace(LAYOUT, ready=False)) == 3
 
 
@@ -118,7 +118,7 @@ def test_own_ready_layout_is_mine() -> None:
     ids=["none", "newer", "older", "other run", "not ready"],
 )
 def test_another_layout_fences(seen: Layout | None) -> None:
-    """A generation, a run of the same generation (model M7), or one that is not ready (model M2)."""
+    """A generation, a run of the same generation, or one that is not ready (docs/protocol.md)."""
     with pytest.raises(Fenced, match="another start of this flow has taken over") as refusal:
         check_mine(seen, 7, "a" * 16)
     assert refusal.value.exit_code == 4

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from onceover.drills.clients import ClientsSeen, Consumer, Producer
-from onceover.drills.dryrun import DryRun, TopicLoss, costs_of, losses_of
+from onceover.drills.looks.clients import ClientsSeen, Consumer, Producer
+from onceover.drills.looks.dryrun import DryRun, TopicLoss, costs_of, losses_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups

@@ -34,7 +34,7 @@ from onceover.kafka.ports import Cluster
 from onceover.planning import commands
 from onceover.planning.background import in_background
 from onceover.planning.operation import Pause, wait
-from onceover.wiring.drills import both, drill_journal, drills_dir
+from onceover.wiring.failovers.drills import both, drill_journal, drills_dir
 from onceover.wiring.flows import opened
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from onceover.drills import clients
-from onceover.drills.clients import Consumer, Producer, readers, unsettled, writers
+from onceover.drills.looks import clients
+from onceover.drills.looks.clients import Consumer, Producer, readers, unsettled, writers
 from onceover.kafka.groups.admin import GroupListing
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.groups.members import DescribedGroup, GroupMember

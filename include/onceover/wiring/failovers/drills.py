@@ -29,17 +29,17 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
 from onceover.drills.about import DrillAbout
-from onceover.drills.clients import ClientsSeen, look
-from onceover.drills.dryrun import DryRun
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
+from onceover.drills.looks.clients import ClientsSeen, look
+from onceover.drills.looks.dryrun import DryRun
+from onceover.drills.looks.rpo import Objectives
 from onceover.drills.outcome import DrillOutcome
 from onceover.drills.page import drill_page
 from onceover.drills.rehearsing.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
 from onceover.drills.rehearsing.steps import CopyCompared, RehearsalParts
-from onceover.drills.rpo import Objectives
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.ports import Cluster

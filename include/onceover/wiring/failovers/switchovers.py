@@ -20,9 +20,9 @@ from onceover.config.flow.runsettings import EXACTLY_ONCE
 from onceover.drills import chain as chains
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.chain import JournalEntry
-from onceover.drills.clients import look
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
+from onceover.drills.looks.clients import look
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, TailCompared, shown_already
 from onceover.drills.switching.fences import (
@@ -55,7 +55,7 @@ from onceover.state.read import read_flow_state, read_layout
 from onceover.state.records.enrolment import Enrolment
 from onceover.topics.scope import explain
 from onceover.wiring.audit import AuditRequest, audit_content, keep_verified, prepare, record_bytes
-from onceover.wiring.drills import (
+from onceover.wiring.failovers.drills import (
     about_drill,
     both,
     drill_journal,
@@ -65,7 +65,7 @@ from onceover.wiring.drills import (
     matcher,
     objectives_of,
 )
-from onceover.wiring.fences import (
+from onceover.wiring.failovers.fences import (
     confirmed,
     denied,
     fence_makers,

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.config import values
-from onceover.config.clients.hosts import is_host, is_http_address
 from onceover.config.clients.keys import ALLOWED
 from onceover.config.connect.connectfile import _address
 from onceover.config.faults import Invalid
+from onceover.hosts import is_host, is_http_address
 
 HOSTS = [
     "localhost",

@@ -23,9 +23,9 @@ from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
 from onceover.topics.scope import explain
-from onceover.wiring.drills import drill_journal, matcher
+from onceover.wiring.failovers.drills import drill_journal, matcher
+from onceover.wiring.failovers.switchovers import reverse_flow
 from onceover.wiring.flows import journal_of, login, rules
-from onceover.wiring.switchovers import reverse_flow
 
 ORPHANS: Final = "orphans"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import ends_of, next_records
+from onceover.drills.looks.records import ends_of, next_records
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.ports import Cluster

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from onceover.ages import age_text
-from onceover.drills.clients import ClientsSeen
+from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.operate.statusshape import exit_of, worst

@@ -11,10 +11,10 @@ from onceover.drills.codes import DrillCode
 from onceover.errors import UsageError
 from onceover.planning import commands
 from onceover.seeding.apply import Seeder
-from onceover.wiring.drills import both, matcher
+from onceover.wiring.failovers.drills import both, matcher
+from onceover.wiring.failovers.switchovers import behind, enrolled_of, led_back, reverse_flow
 from onceover.wiring.flows import opened
 from onceover.wiring.seeding import seeder
-from onceover.wiring.switchovers import behind, enrolled_of, led_back, reverse_flow
 
 
 def way_back(flow: Flow) -> Flow:

@@ -1,0 +1,1 @@
+"""Drills, switchovers and the way back, between clusters that are opened here."""
