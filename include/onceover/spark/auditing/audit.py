@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 _DOING: Final = {
     TaskKind.COMPARE: "comparing",
     TaskKind.OPEN: "naming what differs",
-    TaskKind.SEEK: "looking for strange records on the source",
+    TaskKind.SEEK: "looking for originals on the source",
 }
 
 
