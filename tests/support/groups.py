@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
 
@@ -59,16 +52,6 @@ def commit_all(
         given = (metadata,) if metadata else ()
         wanted = [TopicPartition(topic, p, o, *given) for p, o in offsets.items()]
         wait_until(partial(_written, admin, group, wanted), _TIMEOUT_S, f"{group} commits")
-
-
-def forget_groups(bootstrap: str, name: str) -> None:
-    """Delete the groups whose names hold ``name``, but for those that are in use."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    known = admin.list_consumer_groups().result(_TIMEOUT_S).valid
-    if left := [group.group_id for group in known if name in group.group_id]:
-        for future in admin.delete_consumer_groups(left).values():
-            with suppress(KafkaException):
-                future.result(_TIMEOUT_S)
 
 
 def _written(admin: AdminClient, group: str, wanted: list[TopicPartition]) -> bool:

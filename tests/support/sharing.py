@@ -95,9 +95,21 @@ def forget(bootstrap: str, name: str) -> None:
     admin = _admin(bootstrap)
     left = [topic for topic in admin.list_topics(timeout=_FORGET_TIMEOUT_S).topics if name in topic]
     if left:
-        for future in admin.delete_topics(left).values():
-            with suppress(KafkaException):  # gone by itself
-                future.result(_FORGET_TIMEOUT_S)
+        _await(admin.delete_topics(left))
+
+
+def forget_groups(bootstrap: str, name: str) -> None:
+    """Delete the groups of a cluster whose names hold ``name``, but for those that are in use."""
+    admin = _admin(bootstrap)
+    known = admin.list_consumer_groups().result(_FORGET_TIMEOUT_S).valid
+    if left := [group.group_id for group in known if name in group.group_id]:
+        _await(admin.delete_consumer_groups(left))
+
+
+def _await(deleted: Mapping[str, Any]) -> None:
+    for future in deleted.values():
+        with suppress(KafkaException):  # gone by itself, or in use
+            future.result(_FORGET_TIMEOUT_S)
 
 
 @cache

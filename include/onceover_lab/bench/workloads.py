@@ -304,6 +304,11 @@ EXTRA: Final = (
 )
 
 
+def shares(records: int) -> list[int]:
+    """Return how many of them are written into each partition: evenly, the first ones take the rest."""
+    return [records // PARTITIONS + (p < records % PARTITIONS) for p in range(PARTITIONS)]
+
+
 def select_workloads(names: list[str], *, full: bool, scale: float) -> tuple[Workload, ...]:
     """Return the workloads of a run in table order; named ones may come from the full set.
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.grants import revoke_all
-from tests.support.groups import forget_groups
 from tests.support.guarded import Pair, guarded_clusters
-from tests.support.sharing import forget
+from tests.support.sharing import forget, forget_groups
 
 
 @pytest.fixture(scope="package")

@@ -17,17 +17,18 @@ from typing import Any, Final
 from kafka.protocol.producer import ProduceResponse
 
 from onceover.errors import Retriable
-from onceover.kafka.link.channel import Address
 from onceover.kafka.link.connection import Connection
 from onceover.wire.batches.batch import parse_header, stamp
 from onceover.wire.batches.compression import CODEC_NAMES
 from onceover.wire.batches.records import encode
 from onceover.wire.hotpath import ProduceData, encode_produce
 from onceover_lab.bench.clients.payload import Payload, make_pool
-from onceover_lab.bench.workloads import PARTITIONS
+from onceover_lab.bench.clients.topics import connect
+from onceover_lab.bench.workloads import shares
 
 # Topics go by name.
 _VERSION: Final = 12
+_NO_ID: Final = uuid.UUID(int=0)
 # A broker reads one request of a connection at a time: more only has to be there when it is done with one.
 _IN_FLIGHT: Final = 16
 _TIMEOUT_MS: Final = 30_000
@@ -46,10 +47,9 @@ def feed_batches(
     Raises:
         Retriable: the only broker refused a batch, or was away.
     """
-    host, _, port = bootstrap.rpartition(":")
-    requests = requests_of(topic, make_pool(record_bytes), _codec(codec), _shares(records), batch_records)
+    requests = requests_of(topic, make_pool(record_bytes), _codec(codec), shares(records), batch_records)
     unanswered: deque[int] = deque()
-    with closing(Connection(Address(host, int(port)), {})) as connection:
+    with closing(connect(bootstrap)) as connection:
         for data in requests:
             if len(unanswered) == _IN_FLIGHT:
                 _take(connection, unanswered)
@@ -58,30 +58,26 @@ def feed_batches(
             _take(connection, unanswered)
 
 
-def _shares(records: int) -> list[int]:
-    return [records // PARTITIONS + (p < records % PARTITIONS) for p in range(PARTITIONS)]
-
-
 def _codec(name: str) -> int:
     return next(number for number, known in CODEC_NAMES.items() if known == name)
 
 
 def requests_of(
-    topic: str, pool: Sequence[Payload], codec: int, wanted: list[int], batch_records: int
+    topic: str, pool: Sequence[Payload], codec: int, wanted: Sequence[int], batch_records: int
 ) -> Iterator[list[ProduceData]]:
     """Yield the batches of each request: one of every partition that has not all of its records."""
     chunks = [pool[at : at + batch_records] for at in range(0, len(pool), batch_records)]
     whole = [_batch(chunk, codec) for chunk in chunks if len(chunk) == batch_records]
-    number = 0
-    while any(wanted):
+    left, number = list(wanted), 0
+    while any(left):
         data = []
-        for partition, missing in enumerate(wanted):
+        for partition, missing in enumerate(left):
             if missing:
                 count = min(missing, batch_records)
                 chosen = number % len(whole)
                 batch = whole[chosen] if count == batch_records else _batch(chunks[chosen][:count], codec)
-                data.append(ProduceData(topic, uuid.UUID(int=0), partition, batch))
-                wanted[partition] -= count
+                data.append(ProduceData(topic, _NO_ID, partition, batch))
+                left[partition] -= count
                 number += 1
         yield data
 

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from onceover.errors import Retriable
 from onceover_lab.bench.clients.payload import make_pool
-from onceover_lab.bench.workloads import PARTITIONS
+from onceover_lab.bench.workloads import PARTITIONS, shares
 
 # Records of one partition handed over at once: enough to fill its batch.
 _CHUNK_RECORDS: Final = 1_000
@@ -56,7 +56,7 @@ def feed(config: Mapping[str, Any], topic: str, *, record_bytes: int, records: i
     chunk_records = max(1, min(_CHUNK_RECORDS, _CHUNK_BYTES // record_bytes))
     queued_limit = max(chunk_records, _QUEUED_BYTES // record_bytes)
     sent = [0] * PARTITIONS
-    wanted = [records // PARTITIONS + (p < records % PARTITIONS) for p in range(PARTITIONS)]
+    wanted = shares(records)
     position = 0
     while sent != wanted:
         for partition in range(PARTITIONS):

@@ -32,6 +32,12 @@ _NOT_THERE_YET: Final = (3, 5, 6)
 _log = logging.getLogger(__name__)
 
 
+def connect(bootstrap: str) -> Connection:
+    """Open a connection to the only broker of a cluster, as Kafka's protocol has it."""
+    host, port = bootstrap.rsplit(":", 1)
+    return Connection(Address(host, int(port)), {})
+
+
 class Topics:
     """Admin calls on one single-broker cluster.
 
@@ -95,8 +101,7 @@ class Topics:
 
     def _ask_end_offsets(self, topic: str, partitions: int) -> dict[int, int]:
         if self._connection is None or self._connection.closed:
-            host, port = self._bootstrap.rsplit(":", 1)
-            self._connection = Connection(Address(host, int(port)), {})
+            self._connection = connect(self._bootstrap)
         asked = [Partition(topic, partition) for partition in range(partitions)]
         answer = list_offsets(self._connection, asked, LATEST, READ_COMMITTED)
         wrong = {error_code for error_code, _, _ in answer.values()} - {0, *_NOT_THERE_YET}

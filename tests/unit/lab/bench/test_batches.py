@@ -21,7 +21,7 @@ def test_each_partition_gets_its_records_one_batch_in_a_request(
     wanted: list[int], batch_records: int
 ) -> None:
     written: Counter[int] = Counter()
-    for data in requests_of("t", POOL, LZ4, list(wanted), batch_records):
+    for data in requests_of("t", POOL, LZ4, wanted, batch_records):
         partitions = [each.partition for each in data]
         assert len(set(partitions)) == len(partitions)
         for each in data:
