@@ -76,8 +76,7 @@ class Measurer:
             self._target.create(turn.target_topic, {}, turn.workload.partitions)
         if turn.workload.kind not in FED:
             # Such a run makes its own records, at its own pace, so that none is waiting at the start.
-            if self._source.exists(turn.workload.topic):
-                self._source.delete(turn.workload.topic)
+            self._source.delete(turn.workload.topic)
             self._source.create(turn.workload.topic, turn.workload.topic_config, turn.workload.partitions)
 
     def _measure_throughput(self, turn: Turn) -> dict[str, float]:

@@ -59,8 +59,15 @@ def throughput_figures(observed: Observed, *, records: int, record_bytes: int) -
     records, which spreads the markers evenly.
 
     Raises:
-        Retriable: the run was over before a steady state could be told apart.
+        Retriable: the run was over before a steady state could be told apart, or the target held something
+            when it began.
     """
+    if observed.progress[0].value != 0:
+        raise Retriable(
+            "the target held records before the run began",
+            expected="an empty topic, or none",
+            seen=f"end offsets sum up to {observed.progress[0].value:.0f}",
+        )
     last = observed.progress[-1].value
     window = steady_window(observed.progress, last)
     first, done = first_at_least(observed.progress, 1), first_at_least(observed.progress, last)

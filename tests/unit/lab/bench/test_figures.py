@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,14 @@ def test_run_of_a_single_commit_has_no_figures() -> None:
     observed = Observed(0, [Sample(0, 0), Sample(1, 100)], [Sample(0, 0), Sample(1, 1)], 0)
     with pytest.raises(Retriable, match="no steady state"):
         throughput_figures(observed, records=100, record_bytes=1)
+
+
+def test_run_onto_what_was_there_before_has_no_figures() -> None:
+    """A deleted topic's ends are told until its logs are closed: the run would count another's records."""
+    run = linear_run()
+    left = [Sample(99, 10_100), *run.progress]
+    with pytest.raises(Retriable, match=r"held records before.*end offsets sum up to 10100"):
+        throughput_figures(replace(run, progress=left), records=10_000, record_bytes=1)
 
 
 @pytest.mark.parametrize("target", [{0: 5, 1: 4}, {0: 5, 1: 6}, {0: 5}])
