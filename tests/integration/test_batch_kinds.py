@@ -6,6 +6,7 @@ as bytes; where a batch has to be encoded anew, the test shows that it was.
 
 from __future__ import annotations
 
+import random
 import time
 from typing import NoReturn
 
@@ -91,6 +92,32 @@ def test_tiny_batches_keep_their_order(replica: Replica) -> None:
     replica.source.tiny_batches(topic, 0, 150)
     replica.copy()
     replica.assert_same(topic)
+
+
+def lz4_blocks(frame: bytes) -> int:
+    """Return how many blocks a frame without checksums or a size has."""
+    at, blocks = 7, 0
+    while size := int.from_bytes(frame[at : at + 4], "little") & 0x7FFFFFFF:
+        at, blocks = at + 4 + size, blocks + 1
+    return blocks
+
+
+def test_single_records_that_share_little_stay_as_they_are_compressed(replica: Replica) -> None:
+    """One of LZ4 in each batch: together in a batch, and a block of its own each, as the brokers read it.
+
+    The first run tells what compressing them together gains.
+    """
+    topic = replica.topic()
+    rng = random.Random(1)
+    for number in range(700):
+        value = rng.randbytes(700) + b"%d " % number * 60
+        replica.source.idempotent(topic, 0, [replica.source.record(value=value)], Codec.LZ4)
+    replica.copy()
+    replica.assert_same(topic)
+    batches = [(b.record_count, frame) for b, frame in replica.target.payloads(topic, 0) if not b.is_control]
+    merged = [(count, lz4_blocks(frame)) for count, frame in batches if count > 1]
+    assert merged[0][1] < 8, "compressed together"
+    assert len(merged) > 1 and all(count == blocks for count, blocks in merged[1:])
 
 
 @pytest.mark.parametrize("most_bytes", [1 << 20, 100_000], ids=["default", "less than is merged"])

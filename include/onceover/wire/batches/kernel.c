@@ -18,7 +18,7 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 /* Of what is passed and given back: kernel.py asks for the same number. */
-#define ABI 1
+#define ABI 2
 
 /* ---- CRC-32C */
 
@@ -213,62 +213,92 @@ typedef struct {
     int64_t from, to; /* source offsets: what is taken */
     int64_t *runs, runs_room, run_count;
     int64_t expected; /* the next source offset, where it belongs to the same run */
+    int64_t plain;    /* what records may take before compression, where `out` has them compressed */
     int64_t count, base_timestamp, max_timestamp;
 } Sink;
 
-static int append(Sink *sink, int64_t offset, int64_t timestamp, uint8_t attributes, const uint8_t *body,
-                  int64_t size) {
+/* What is found of a record: its content lies between `body` and `end`. */
+typedef struct {
+    int64_t offset, timestamp;
+    const uint8_t *body, *end;
+    uint8_t attributes;
+} Record;
+
+/* Of a record: length, attributes and two deltas. */
+#define MOST_HEAD 26
+
+/* Count a record in, and write what comes before its content to `head`, which has MOST_HEAD bytes; return how many,
+ * NOT_ME where there is no room for one more run. */
+static inline int64_t admit(Sink *sink, const Record *record, uint8_t *head) {
     if (!sink->count)
-        sink->base_timestamp = sink->max_timestamp = timestamp;
-    else if (timestamp > sink->max_timestamp)
-        sink->max_timestamp = timestamp;
-    uint64_t stamp = zigzag_of(timestamp - sink->base_timestamp), index = (uint64_t)sink->count << 1;
-    int64_t length = 1 + varint_size(stamp) + varint_size(index) + size;
-    if (sink->end - sink->out < varint_size((uint64_t)length << 1) + length)
-        return NOT_ME;
-    if (offset != sink->expected) {
+        sink->base_timestamp = sink->max_timestamp = record->timestamp;
+    else if (record->timestamp > sink->max_timestamp)
+        sink->max_timestamp = record->timestamp;
+    if (record->offset != sink->expected) {
         if (sink->run_count >= sink->runs_room)
             return NOT_ME;
-        sink->runs[2 * sink->run_count] = offset;
+        sink->runs[2 * sink->run_count] = record->offset;
         sink->runs[2 * sink->run_count + 1] = 0;
         sink->run_count++;
     }
     sink->runs[2 * sink->run_count - 1]++;
-    sink->expected = offset + 1;
-    uint8_t *out = put(sink->out, (uint64_t)length << 1);
-    *out++ = attributes;
-    out = put(put(out, stamp), index);
-    memcpy(out, body, (size_t)size);
-    sink->out = out + size;
-    sink->count++;
+    sink->expected = record->offset + 1;
+    uint64_t stamp = zigzag_of(record->timestamp - sink->base_timestamp), index = (uint64_t)sink->count++ << 1;
+    int64_t length = 1 + varint_size(stamp) + varint_size(index) + (record->end - record->body);
+    uint8_t *out = put(head, (uint64_t)length << 1);
+    *out++ = record->attributes;
+    return put(put(out, stamp), index) - head;
+}
+
+static inline int append(Sink *sink, const Record *record) {
+    uint8_t head[MOST_HEAD];
+    int64_t head_size = admit(sink, record, head), size = record->end - record->body;
+    if (head_size < 0 || sink->end - sink->out < head_size + size)
+        return NOT_ME;
+    memcpy(sink->out, head, (size_t)head_size);
+    memcpy(sink->out + head_size, record->body, (size_t)size);
+    sink->out += head_size + size;
     return 0;
+}
+
+static inline int wanted(const Sink *sink, const Record *record) {
+    return record->offset >= sink->from && record->offset < sink->to;
+}
+
+/* Read the record at `at` of a batch, `last_delta` being the one before; return where it ends, NULL where none does. */
+static inline const uint8_t *next_record(const Batch *batch, const uint8_t *at, const uint8_t *end,
+                                         int64_t *last_delta, Record *record) {
+    int stamped = (batch->attributes & LOG_APPEND_TIME) != 0;
+    int64_t base = stamped ? batch->max_timestamp : batch->base_timestamp;
+    uint64_t size, stamp, delta;
+    if (base <= -WRAPS_FROM || base >= WRAPS_FROM)
+        return NULL;
+    if (!(at = varint(at, end, &size)) || (size & 1) || size >> 1 > (uint64_t)(end - at) || size < 2)
+        return NULL;
+    record->end = at + (size >> 1);
+    record->attributes = *at++;
+    if (!(at = varint(at, record->end, &stamp)) || stamp >= WRAPS_FROM)
+        return NULL;
+    if (!(at = varint(at, record->end, &delta)) || (delta & 1) || delta >> 1 > (uint64_t)batch->last_delta)
+        return NULL;
+    if ((int64_t)(delta >> 1) <= *last_delta)
+        return NULL;
+    *last_delta = (int64_t)(delta >> 1);
+    record->offset = batch->base_offset + *last_delta;
+    record->timestamp = stamped ? base : base + signed_of(stamp);
+    record->body = at;
+    return record->end;
 }
 
 /* Append the wanted ones of a batch's records, which are exactly what lies between `at` and `end`. */
 static int take(Sink *sink, const Batch *batch, const uint8_t *at, const uint8_t *end) {
     int64_t last_delta = -1;
-    int stamped = (batch->attributes & LOG_APPEND_TIME) != 0;
-    int64_t base = stamped ? batch->max_timestamp : batch->base_timestamp;
-    if (base <= -WRAPS_FROM || base >= WRAPS_FROM)
-        return NOT_ME;
+    Record record;
     for (int64_t left = batch->count; left; left--) {
-        uint64_t size, stamp, delta;
-        if (!(at = varint(at, end, &size)) || (size & 1) || size >> 1 > (uint64_t)(end - at) || size < 2)
+        if (!(at = next_record(batch, at, end, &last_delta, &record)))
             return NOT_ME;
-        const uint8_t *after = at + (size >> 1);
-        uint8_t attributes = *at++;
-        if (!(at = varint(at, after, &stamp)) || stamp >= WRAPS_FROM)
+        if (wanted(sink, &record) && append(sink, &record))
             return NOT_ME;
-        if (!(at = varint(at, after, &delta)) || (delta & 1) || delta >> 1 > (uint64_t)batch->last_delta)
-            return NOT_ME;
-        if ((int64_t)(delta >> 1) <= last_delta)
-            return NOT_ME;
-        last_delta = (int64_t)(delta >> 1);
-        int64_t offset = batch->base_offset + last_delta;
-        if (offset >= sink->from && offset < sink->to &&
-            append(sink, offset, stamped ? base : base + signed_of(stamp), attributes, at, after - at))
-            return NOT_ME;
-        at = after;
     }
     return at == end ? 0 : NOT_ME;
 }
@@ -423,6 +453,121 @@ static uint8_t *lz4_frame(const uint8_t *at, const uint8_t *end, uint8_t *out, c
     return NULL;
 }
 
+/* ---- one block a record: what is compressed already stays so, but for what comes before a record's content */
+
+/* The descriptor of a frame of independent blocks of at most 64 KiB, with its checksum. */
+static const uint8_t lz4_head[] = {0x04, 0x22, 0x4D, 0x18, 0x60, 0x40, 0x82};
+#define LZ4_BLOCK_BYTES 65536
+#define LZ4_BLOCK_SIZE_BYTES 4
+
+static uint8_t *put_longer(uint8_t *out, int64_t length) {
+    for (length -= 15; length >= 255; length -= 255)
+        *out++ = 255;
+    *out++ = (uint8_t)length;
+    return out;
+}
+
+/* Write one sequence of a block: bytes as they are, in two parts, and what is repeated, unless `length` is 0. Return
+ * where it ends, NULL where that is not before `end`. */
+static uint8_t *put_sequence(uint8_t *out, const uint8_t *end, const uint8_t *head, int64_t head_size,
+                             const uint8_t *from, int64_t size, int64_t distance, int64_t length) {
+    int64_t literals = head_size + size, more = length ? length - 4 : 0;
+    /* A token, both lengths' bytes, and a distance. */
+    if (end - out < literals + literals / 255 + more / 255 + 5)
+        return NULL;
+    *out++ = (uint8_t)((literals < 15 ? literals : 15) << 4 | (more < 15 ? more : 15));
+    if (literals >= 15)
+        out = put_longer(out, literals);
+    memcpy(out, head, (size_t)head_size);
+    memcpy(out + head_size, from, (size_t)size);
+    out += literals;
+    if (length) {
+        *out++ = (uint8_t)distance;
+        *out++ = (uint8_t)(distance >> 8);
+        if (more >= 15)
+            out = put_longer(out, more);
+    }
+    return out;
+}
+
+/* Write a record's block with another head, from `block`, which was expanded to `plain`. Whatever repeats bytes of the
+ * old head is written out; all else repeats what is as far away as before. Return where it ends, NULL without room. */
+static uint8_t *put_block(uint8_t *out, const uint8_t *end, const uint8_t *head, int64_t head_size, const Record *record,
+                          const uint8_t *plain, const uint8_t *block, const uint8_t *block_end) {
+    const uint8_t *written = record->body;
+    for (const uint8_t *at = block; at < block_end;) {
+        uint8_t token = *at++;
+        int64_t length = token >> 4;
+        if (length == 15 && !(at = longer(at, block_end, &length)))
+            return NULL;
+        plain += length;
+        at += length;
+        if (at >= block_end)
+            break;
+        int64_t distance = at[0] | at[1] << 8;
+        at += 2;
+        length = token & 15;
+        if (length == 15 && !(at = longer(at, block_end, &length)))
+            return NULL;
+        length += 4;
+        if (plain - record->body >= distance) {
+            out = put_sequence(out, end, head, head_size, written, plain - written, distance, length);
+            if (!out)
+                return NULL;
+            head_size = 0;
+            written = plain + length;
+        }
+        plain += length;
+    }
+    return put_sequence(out, end, head, head_size, written, record->end - written, 0, 0);
+}
+
+/* Append a batch's only record as a block of its own. `payload` is a frame of one block, or the record itself. */
+static int splice(Sink *sink, const Batch *batch, const uint8_t *payload, const uint8_t *payload_end, int packed,
+                  uint8_t *scratch, int64_t scratch_room) {
+    const uint8_t *plain = payload, *plain_end = payload_end, *block = NULL, *block_end = NULL;
+    if (packed) {
+        plain = scratch;
+        if (!(plain_end = lz4_frame(payload, payload_end, scratch, scratch + scratch_room)))
+            return NOT_ME;
+        block = payload + 4 + (payload[4] & LZ4_WITH_SIZE ? 11 : 3);
+        uint32_t stated = little32(block);
+        block += LZ4_BLOCK_SIZE_BYTES;
+        block_end = block + (stated & ~LZ4_STORED);
+        /* One block, and its checksum, is all there is. */
+        if (payload_end - block_end != 4 + (payload[4] & LZ4_WITH_CHECKSUMS ? 4 : 0))
+            return NOT_ME;
+        if (stated & LZ4_STORED)
+            block = NULL;
+    }
+    int64_t last_delta = -1;
+    Record record;
+    if (next_record(batch, plain, plain_end, &last_delta, &record) != plain_end)
+        return NOT_ME;
+    if (!wanted(sink, &record))
+        return 0;
+    uint8_t head[MOST_HEAD];
+    int64_t head_size = admit(sink, &record, head), size = head_size + (record.end - record.body);
+    uint8_t *out = sink->out + LZ4_BLOCK_SIZE_BYTES, *after;
+    sink->plain -= size;
+    if (head_size < 0 || size > LZ4_BLOCK_BYTES || sink->plain < 0 || sink->end - out < (block ? 0 : size))
+        return NOT_ME;
+    if (block) {
+        if (!(after = put_block(out, sink->end, head, head_size, &record, plain, block, block_end)))
+            return NOT_ME;
+    } else {
+        memcpy(out, head, (size_t)head_size);
+        memcpy(out + head_size, record.body, (size_t)(size - head_size));
+        after = out + size;
+    }
+    uint32_t stated = (uint32_t)(after - out) | (block ? 0 : LZ4_STORED);
+    if (after - out > LZ4_BLOCK_BYTES)
+        return NOT_ME;
+    memcpy(sink->out, &stated, LZ4_BLOCK_SIZE_BYTES);
+    sink->out = after;
+    return 0;
+}
+
 /* ---- what is called */
 
 enum { MADE_BYTES, MADE_COUNT, MADE_BASE_TIMESTAMP, MADE_MAX_TIMESTAMP, MADE_RUNS, MADE_CODEC };
@@ -454,13 +599,24 @@ EXPORTED int32_t onceover_rewrite(const uint8_t *payload, int64_t size, const Ba
 /* Make neighbouring batches, which lie one behind the other in `batches`, one payload of the records from a source
  * offset on. Checksums are compared; batches without records are left out.
  *
- * `scratch` is where a compressed batch is expanded. Returns 0 with `made` filled in; NOT_ME. */
-EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t from, uint8_t *scratch,
+ * `scratch` is where a compressed batch is expanded. With `spliced`, every batch has one record, and what is made is a
+ * frame of LZ4 that expands to so many bytes at most, in which each stays as compressed as it was. Returns 0 with
+ * `made` filled in; NOT_ME. */
+EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t from, int64_t spliced, uint8_t *scratch,
                                 int64_t scratch_room, uint8_t *out, int64_t room, int64_t *runs, int64_t runs_room,
                                 int64_t *made) {
     Sink sink = {.out = out, .end = out + room, .from = from, .to = INT64_MAX, .runs = runs, .runs_room = runs_room};
     int64_t strongest = NONE;
     sink.expected = -1;
+    sink.plain = spliced;
+    if (spliced) {
+        /* At the end comes a block of no size. */
+        if (room < (int64_t)sizeof lz4_head + LZ4_BLOCK_SIZE_BYTES)
+            return NOT_ME;
+        memcpy(out, lz4_head, sizeof lz4_head);
+        sink.out += sizeof lz4_head;
+        sink.end -= LZ4_BLOCK_SIZE_BYTES;
+    }
     for (const uint8_t *at = batches, *end = batches + size; at < end;) {
         Batch batch;
         const uint8_t *after = header(at, end, &batch);
@@ -471,18 +627,29 @@ EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t fr
         at = after;
         if (is_empty(&batch))
             continue;
+        if (codec == LZ4)
+            strongest = LZ4;
+        else if (codec != NONE)
+            return NOT_ME;
+        if (spliced) {
+            if (batch.count != 1 || splice(&sink, &batch, payload, payload_end, codec == LZ4, scratch, scratch_room))
+                return NOT_ME;
+            continue;
+        }
         if (codec == LZ4) {
             payload_end = lz4_frame(payload, payload_end, scratch, scratch + scratch_room);
             payload = scratch;
-            strongest = LZ4;
-        } else if (codec != NONE) {
-            return NOT_ME;
         }
         if (!payload_end || take(&sink, &batch, payload, payload_end))
             return NOT_ME;
     }
     if (!sink.count)
         return NOT_ME;
+    if (spliced) {
+        memset(sink.out, 0, LZ4_BLOCK_SIZE_BYTES);
+        sink.out += LZ4_BLOCK_SIZE_BYTES;
+        strongest = LZ4;
+    }
     tell(&sink, out, strongest, made);
     return 0;
 }

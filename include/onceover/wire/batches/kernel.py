@@ -17,11 +17,16 @@ from onceover.wire.batches.batch import HEADER_BYTES, BatchHeader, parse_header
 
 SOURCE: Final = Path(__file__).with_name("kernel.c")
 # Of what is passed and given back: kernel.c says the same number.
-ABI: Final = 1
+ABI: Final = 2
 # By how much a record may grow when it is written anew, and the least that it takes: length, attributes and
 # two deltas, in five, one, ten and five bytes at most, in one each at least.
 _GROWTH_BYTES: Final = 17
 _LEAST_BYTES: Final = 4
+# Of LZ4: what a block may take beside its record, whose new head may be longer, which is still less than a
+# batch's header; a frame's head and end; the largest block, and so the largest record, that is handled.
+_BLOCK_BYTES: Final = 48
+FRAME_BYTES: Final = 11
+_LARGEST_BLOCK_BYTES: Final = 1 << 16
 # How many runs are asked for at once.
 _ROWS: Final = 64
 
@@ -35,7 +40,7 @@ _SIGNATURES: Final = {
     ),
     "onceover_merge": (
         ctypes.c_int32,
-        (_Pointer, _Int, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer),
+        (_Pointer, _Int, _Int, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer, _Int, _Pointer),
     ),
     "onceover_runs": (_Int, (_Pointer, _Int, _Int, _Int, _Int, _Pointer, _Pointer, _Int)),
 }
@@ -156,14 +161,32 @@ def merged(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: i
         batches: the run as it lies in the receive buffer.
         most_bytes: that may come out, and that what is compressed may expand to.
     """
+    room_bytes = most_bytes if facts.packed else facts.payload_bytes + _GROWTH_BYTES * facts.records
+    scratch_bytes = most_bytes if facts.packed else 1
+    return _made_one(batches, facts, from_offset, 0, scratch_bytes, min(room_bytes, most_bytes))
+
+
+def spliced(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: int) -> Made | None:
+    """Return what ``merged`` does as a frame of LZ4, in which each record stays as compressed as it was.
+
+    Only of batches that have one record each. Nothing is compressed anew but what comes before a record's
+    content, so that it costs a fraction; what repeats from record to record is not made use of.
+    """
+    room_bytes = facts.payload_bytes + _BLOCK_BYTES * facts.records + FRAME_BYTES
+    return _made_one(batches, facts, from_offset, most_bytes, _LARGEST_BLOCK_BYTES, room_bytes)
+
+
+def _made_one(
+    batches: memoryview, facts: RunFacts, from_offset: int, spliced: int, scratch_bytes: int, room_bytes: int
+) -> Made | None:
     compiled = kernel()
     if compiled is None or batches.readonly:
         return None
-    scratch = bytearray(most_bytes if facts.packed else 1)
-    room_bytes = most_bytes if facts.packed else facts.payload_bytes + _GROWTH_BYTES * facts.records
-    into = _Into(min(room_bytes, most_bytes), facts.records)
+    scratch = bytearray(scratch_bytes)
+    into = _Into(room_bytes, facts.records)
     refused = compiled.onceover_merge(
-        address(batches), len(batches), from_offset, address(scratch), len(scratch), *into.arguments
+        *(address(batches), len(batches), from_offset, spliced, address(scratch), scratch_bytes),
+        *into.arguments,
     )
     return None if refused else into.taken()
 

@@ -255,10 +255,14 @@ def _compiled(
     return whole
 
 
-def sealed(made: Made) -> EncodedBatch:
-    """Return records that were written by the compiled code as a batch, compressed."""
+def sealed(made: Made, *, compressed: bool = False) -> EncodedBatch:
+    """Return records that were written by the compiled code as a batch, compressed.
+
+    Args:
+        compressed: they are already.
+    """
     batch = made.batch
-    if made.codec != NONE:
+    if made.codec != NONE and not compressed:
         packed = compress(made.codec, bytes(memoryview(batch)[HEADER_BYTES:]))
         batch = bytearray(HEADER_BYTES) + packed
     seal_there(

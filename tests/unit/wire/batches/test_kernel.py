@@ -27,7 +27,7 @@ from onceover.wire.batches.batch import (
 from onceover.wire.batches.compression import compress
 from onceover.wire.batches.kernel import Policy, RunFacts
 from onceover.wire.batches.records import EncodedBatch, control_type, reencode, reencode_run, sealed
-from onceover.wire.batches.runs import Run, seen
+from onceover.wire.batches.runs import Packing, Run, seen
 from onceover.wire.batches.unpack import Unpacked, unpack
 from onceover.wire.batches.varint import encode_varint
 from onceover.wire.batches.visibility import AbortedTransaction, Visible, visible_batches
@@ -155,7 +155,7 @@ def test_a_run_is_merged_as_python_merges_it(data: list[bytes], ahead: int) -> N
         return
     run = run_of(b"".join(data[data.index(first) :]))
     start = parse_header(first).base_offset + ahead
-    assert same(run.merged(start, ROOM), merged_in_python(run, start))
+    assert same(run.merged(start, ROOM, Packing()), merged_in_python(run, start))
 
 
 @settings(max_examples=examples(300))
@@ -307,7 +307,7 @@ def test_altered_batches_are_refused_alike(frame: str, behind: int) -> None:
         struct.pack_into(">i", batch, 8, len(batch) - 12)
         whole = memoryview(bytearray(data[0] + checked(batch) + data[2]))
         run = Run(parse_header(data[2]), whole, RunFacts(0, len(whole), 0, 3, 500, len(whole), 1, 0))
-        made = run.merged(0, ROOM)
+        made = run.merged(0, ROOM, Packing())
         if made is not None:
             taken += 1
             assert same(made, merged_in_python(run, 0))
@@ -319,7 +319,7 @@ def test_batches_of_javas_client_are_merged() -> None:
     """Its LZ4 frames are not made as ours: no checksums of blocks."""
     for codec in (0, 3):
         run = run_of(JAVA_BATCHES[codec])
-        made = run.merged(701, ROOM)
+        made = run.merged(701, ROOM, Packing())
         assert made is not None and same(made, merged_in_python(run, 701))
         assert (made.count, made.source_runs) == (2, [(701, 2)])
 
@@ -327,11 +327,11 @@ def test_batches_of_javas_client_are_merged() -> None:
 def test_a_damaged_batch_is_not_merged() -> None:
     """Its checksum is compared, also where it has no records that would be missed."""
     data = [batch_of([record(0, 0, b"body")], base=n, attributes=CONTROL if n == 4 else 0) for n in range(9)]
-    assert run_of(b"".join(data)).merged(0, ROOM) is not None
+    assert run_of(b"".join(data)).merged(0, ROOM, Packing()) is not None
     for number in range(9):
         damaged = [bytearray(batch) for batch in data]
         damaged[number][-1] ^= 1
-        assert run_of(b"".join(damaged)).merged(0, ROOM) is None
+        assert run_of(b"".join(damaged)).merged(0, ROOM, Packing()) is None
 
 
 def test_nothing_is_written_behind_the_room_that_there_is() -> None:
@@ -348,7 +348,7 @@ def test_nothing_is_written_behind_the_room_that_there_is() -> None:
         scratch, out, runs = (bytearray(b"\xee" * 4096) for _ in range(3))
         made = bytearray(48)
         refused = compiled.onceover_merge(
-            *(address(source), len(source), 0, address(scratch), rooms[0]),
+            *(address(source), len(source), 0, 0, address(scratch), rooms[0]),
             *(address(out), rooms[1], address(runs), rooms[2], address(made)),
         )
         assert bool(refused) == (rooms != enough)
@@ -466,7 +466,7 @@ def test_markers_between_small_batches_belong_to_their_run() -> None:
         data.append(batch_of([record(0, 0, b"body")], base=2 * n + 1, attributes=0x10))
     assert shape(data) == [1, -10]
     run = run_of(b"".join(data[1:]))
-    made = run.merged(0, ROOM)
+    made = run.merged(0, ROOM, Packing())
     assert made is not None and made.source_runs == [(2 * n + 1, 1) for n in range(10)]
 
 
