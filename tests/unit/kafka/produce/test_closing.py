@@ -33,7 +33,7 @@ class Target:
 
 @pytest.mark.parametrize("marks_ms", [0.5, 2.0, 5.0, 9.0])
 def test_a_transaction_begins_when_the_one_before_is_closed(marks_ms: float) -> None:
-    """Not 20 ms later, and hardly later than that; one in a hundred at most finds out that it is too early."""
+    """Not 20 ms later, and hardly later; one in a hundred at most finds out that it is too early."""
     target = Target(marks_ms / 1000)
     target.transactions(600)
     assert target.transactions(1000) < marks_ms / 1000 + 0.002
