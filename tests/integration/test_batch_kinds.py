@@ -120,6 +120,21 @@ def test_single_records_that_share_little_stay_as_they_are_compressed(replica: R
     assert len(merged) > 1 and all(count == blocks for count, blocks in merged[1:])
 
 
+def test_a_target_that_takes_them_together_only_gets_them_so(replica: Replica) -> None:
+    """As they are compressed a run of records is too large for it; that costs one aborted transaction."""
+    topic = replica.topic()
+    replica.target_topic(topic, 1, {"max.message.bytes": "230000"})
+    rng = random.Random(2)
+    words = [rng.randbytes(9) for _ in range(400)]
+    for _ in range(900):
+        value = rng.randbytes(560) + b"".join(rng.choices(words, k=50))
+        replica.source.idempotent(topic, 0, [replica.source.record(value=value)], Codec.LZ4)
+    replica.copy()
+    replica.assert_same(topic)
+    batches = [(b.record_count, frame) for b, frame in replica.target.payloads(topic, 0) if not b.is_control]
+    assert all(count > 100 and lz4_blocks(frame) < 8 for count, frame in batches)
+
+
 @pytest.mark.parametrize("most_bytes", [1 << 20, 100_000], ids=["default", "less than is merged"])
 def test_small_batches_that_are_not_compressed_arrive_as_few(replica: Replica, most_bytes: int) -> None:
     """A request takes one batch of a partition; where the topic takes less, they pass as they are."""

@@ -7,7 +7,7 @@ transactions where one is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import pytest
@@ -132,6 +132,34 @@ def test_the_same_brokers_answer_by_another_connection(side: Side) -> None:
         assert other.cluster_id() == hasty.cluster_id() == side.cluster.cluster_id()
         assert side.name in other.topics([side.name]) and hasty.patience.left_s <= _WITHIN_S
     assert side.name in side.cluster.topics([side.name])
+
+
+def test_topics_are_made_grown_and_configured(side: Side) -> None:
+    """What is there is left as it is, and what is not asked for has the default."""
+    admin, name = Admin(side.cluster), f"{side.name}-made"
+    spec = TopicSpec(name, 2, 1, {"retention.ms": "1234"})
+    assert admin.try_create([spec], validate_only=True) == {}
+    assert name not in side.cluster.topics()
+    admin.create_topics([spec])
+    admin.create_topics([replace(spec, partitions=9)])
+    assert {n: e.code for n, e in admin.try_create([spec]).items()} == {name: "TOPIC_EXISTS"}
+    side.eventually(lambda: len(partitions_of(side, name)) == 2, "it is there")
+    admin.grow_topic(name, 3)
+    admin.grow_topic(name, 3)
+    side.eventually(lambda: len(partitions_of(side, name)) == 3, "it has grown")
+    assert admin.topic_configs([name]).overrides == {name: {"retention.ms": "1234"}}
+    changes = {name: {"retention.ms": None, "cleanup.policy": "compact"}}
+    assert admin.alter_configs(changes) == {}
+    kept = {name: {"cleanup.policy": "compact"}}
+    side.eventually(lambda: admin.topic_configs([name]).overrides == kept, "it is configured")
+    absent = f"{side.name}-not"
+    assert set(admin.alter_configs({absent: {"retention.ms": "1"}})) == {absent}
+    assert {"retention.ms", "max.message.bytes"} <= admin.topic_configs([name]).keys
+
+
+def partitions_of(side: Side, name: str) -> set[int]:
+    found = side.cluster.topics([name]).get(name)
+    return set() if found is None else set(found.partitions)
 
 
 # ---- logs

@@ -19,6 +19,7 @@ from onceover.audit.checks.suiterows import suite_rows
 from onceover.audit.checks.suites import RULES, RuleKind
 from onceover.audit.checks.verdict import QualityVerdict, RuleOutcome, conclude
 from onceover.audit.compare.sides import Sides
+from onceover.audit.course.content import Content, audit_content, planned, proven
 from onceover.audit.course.lastverdict import next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Finding, FindingKind, Row, Side, Verdict
@@ -27,7 +28,7 @@ from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK
-from onceover.wiring.audit import AuditRequest, Content, audit_content, planned, proven, told_of
+from onceover.wiring.audit import AuditRequest, told_of
 from tests.support.auditworld import FLOW, LETTERS, SOURCE, Place, World
 from tests.support.contentaudit import InlineWorkers
 from tests.support.fakelogs import FakeAdmin, FakeLog

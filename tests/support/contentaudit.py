@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.sides import Sides
+from onceover.audit.course.content import Content, audit_content
 from onceover.audit.course.rowcodec import task_of, task_row
 from onceover.audit.course.rowworkers import RowWorkers, TaskKind, answer_rows
 from onceover.audit.ranges.tasks import Task
@@ -16,8 +17,6 @@ from onceover.config.flow.runsettings import RunSettings
 from onceover.model import TopicPartition
 from onceover.wiring.audit import (
     AuditRequest,
-    Content,
-    audit_content,
     keep_verified,
     prepare,
     show_payload,

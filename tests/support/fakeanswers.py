@@ -22,6 +22,8 @@ from tests.support.fakelogs import FakeLog
 
 _OUT_OF_RANGE: Final = 1
 _UNKNOWN_TOPIC: Final = 3
+_TOPIC_EXISTS: Final = 36
+_INVALID_PARTITIONS: Final = 37
 _OLD_EPOCH: Final = 47
 _NOT_IN_TRANSACTION: Final = 48
 _NOT_ATTEMPTED: Final = 55
@@ -34,6 +36,14 @@ _BY_TOPIC_ID: Final = 13
 _LIST_GROUPS: Final = 16
 _API_VERSIONS: Final = 18
 _PORT: Final = 9092
+# Where a configuration's value comes from, and how one is set.
+_OF_TOPIC, _BY_DEFAULT = 1, 5
+_SET: Final = 0
+_DEFAULTS: Final = {
+    "cleanup.policy": "delete",
+    "max.message.bytes": "1048588",
+    "retention.ms": "604800000",
+}
 
 
 class Answers:
@@ -348,6 +358,81 @@ class Answers:
             "topics": topics,
         }
 
+    def _create_topics(self, node: int, version: int, request: Any) -> dict[str, Any]:
+        del node, version
+        answers: list[tuple[Any, ...]] = []
+        for topic in request.topics:
+            code = self._of.next(f"CreateTopics {topic.name}")
+            if not code and topic.name in self._of.all_topics:
+                code = _TOPIC_EXISTS
+            if not code and not request.validate_only:
+                made = self._of.make_topic(topic.name, topic.num_partitions)
+                made.config.update({each.name: each.value for each in topic.configs})
+            answers.append((topic.name, code, None, -1, -1, []))
+        return {"throttle_time_ms": 0, "topics": answers}
+
+    def _create_partitions(self, node: int, version: int, request: Any) -> dict[str, Any]:
+        del node, version
+        answers = []
+        for asked in request.topics:
+            code = self._of.next(f"CreatePartitions {asked.name}")
+            topic = self._of.all_topics.get(asked.name)
+            if topic is None:
+                code = code or _UNKNOWN_TOPIC
+            elif not code and asked.count <= len(topic.logs):
+                code = _INVALID_PARTITIONS
+            elif not code:
+                topic.logs += [FakeLog() for _ in range(asked.count - len(topic.logs))]
+            answers.append((asked.name, code, None))
+        return {"throttle_time_ms": 0, "results": answers}
+
+    def _describe_configs(self, node: int, version: int, request: Any) -> dict[str, Any]:
+        del node
+        kind = admin.DescribeConfigsResponse.DescribeConfigsResult
+        one = kind.DescribeConfigsResourceResult
+        results = []
+        for asked in request.resources:
+            topic = self._of.all_topics.get(asked.resource_name)
+            own = topic.config if topic is not None else {}
+            values = {key: (value, _BY_DEFAULT) for key, value in _DEFAULTS.items()}
+            values |= {key: (value, _OF_TOPIC) for key, value in own.items()}
+            results.append(
+                kind(
+                    version=version,
+                    error_code=self._of.put_there(f"DescribeConfigs {asked.resource_name}")
+                    or (0 if topic is not None else _UNKNOWN_TOPIC),
+                    error_message=None,
+                    resource_type=asked.resource_type,
+                    resource_name=asked.resource_name,
+                    configs=[
+                        one(
+                            version=version,
+                            **{"name": key, "value": value, "read_only": False, "config_source": source},
+                            **{"is_sensitive": False, "synonyms": [], "config_type": 0},
+                            documentation=None,
+                        )
+                        for key, (value, source) in (values.items() if topic is not None else ())
+                    ],
+                )
+            )
+        return {"throttle_time_ms": 0, "results": results}
+
+    def _alter_configs(self, node: int, version: int, request: Any) -> dict[str, Any]:
+        del node, version
+        answers = []
+        for asked in request.resources:
+            code = self._of.next(f"AlterConfigs {asked.resource_name}")
+            topic = self._of.all_topics.get(asked.resource_name)
+            if topic is None:
+                code = code or _UNKNOWN_TOPIC
+            elif not code:
+                removed = {key.name for key in asked.configs if key.config_operation != _SET}
+                topic.config.update({key.name: key.value for key in asked.configs if key.name not in removed})
+                for name in removed:
+                    topic.config.pop(name, None)
+            answers.append((code, None, asked.resource_type, asked.resource_name))
+        return {"throttle_time_ms": 0, "responses": answers}
+
     def _coordinators_of(self, node: int, version: int, request: Any) -> dict[str, Any]:
         del node, version
         self._of.log.append("FindCoordinator")
@@ -409,6 +494,14 @@ _KINDS: Final[Mapping[int, tuple[str, Any, Any]]] = {
         ("offsets", consumer.OffsetFetchRequest, consumer.OffsetFetchResponse),
         ("groups", admin.ListGroupsRequest, admin.ListGroupsResponse),
         ("delete_offsets", OffsetDeleteRequest, OffsetDeleteResponse),
+        ("create_topics", admin.CreateTopicsRequest, admin.CreateTopicsResponse),
+        ("create_partitions", admin.CreatePartitionsRequest, admin.CreatePartitionsResponse),
+        ("describe_configs", admin.DescribeConfigsRequest, admin.DescribeConfigsResponse),
+        (
+            "alter_configs",
+            admin.IncrementalAlterConfigsRequest,
+            admin.IncrementalAlterConfigsResponse,
+        ),
         ("metadata", metadata.MetadataRequest, metadata.MetadataResponse),
         ("coordinators_of", metadata.FindCoordinatorRequest, metadata.FindCoordinatorResponse),
         ("versions", metadata.ApiVersionsRequest, metadata.ApiVersionsResponse),

@@ -71,7 +71,7 @@ class FakeBroker:
         self._coordinators: dict[str, int] = {}
         self.owners: dict[str, tuple[int, int]] = {}
         self.open_now: dict[str, Transaction] = defaultdict(Transaction)
-        self._ids, self._fresh_ids = count(40), count(901)
+        self._ids, self._fresh_ids, self._topic_ids = count(40), count(901), count(7001)
 
     # ---- what tests arrange and look at
 
@@ -82,6 +82,10 @@ class FakeBroker:
         made = FakeTopic(topic_id, [FakeLog(start=end, end=end) for end in ends], leaders=dict(leaders or {}))
         self.all_topics[name] = made
         return made
+
+    def make_topic(self, name: str, partitions: int) -> FakeTopic:
+        """Make a topic as somebody who asks for it does: empty, with an id that no other has."""
+        return self.add_topic(name, UUID(int=next(self._topic_ids)), ends=[0] * partitions)
 
     def log_of(self, tp: TopicPartition) -> FakeLog | None:
         """Return a partition's log; None where there is none."""

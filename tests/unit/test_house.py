@@ -11,6 +11,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 PROJECT: Final = Path(__file__).parents[2]
 CODE: Final = PROJECT / "include"
 _CITED: Final = re.compile(r"\b((?:tests|docs|dags|plugins|spark_jobs|include)/[\w/.-]+\.(?:py|md))\b")
@@ -68,6 +70,19 @@ def test_the_picture_of_the_house_is_of_this_house() -> None:
     """Drawn anew from the imports it is what docs/ shows; if not: .venv/bin/python scripts/draw_house.py"""
     drawn = runpy.run_path(str(PROJECT / "scripts" / "draw_house.py"))["picture"]()
     assert (PROJECT / "docs" / "house.svg").read_text() == drawn
+
+
+def test_the_picture_of_a_records_way_is_of_this_code() -> None:
+    """Each step is there and called; if not: .venv/bin/python scripts/draw_way.py"""
+    script = runpy.run_path(str(PROJECT / "scripts" / "draw_way.py"))
+    assert (PROJECT / "docs" / "way.svg").read_text() == script["picture"]()
+    step, told = script["Step"], script["told"]
+    for gone, why in (
+        (step("copy/loop.py", "CopyLoop.fly", 0), "has no"),
+        (step("clock.py", "now_ms", 1), "call"),
+    ):
+        with pytest.raises(LookupError, match=why):
+            list(told((step("spark/query.py", "start_query", 0), gone)))
 
 
 def texts() -> Iterator[tuple[Path, str]]:

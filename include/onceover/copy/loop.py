@@ -389,6 +389,8 @@ class CopyLoop:
                 self.ends.prepare([p.target for p in turns.partitions])
             self._begin()
             self.involved.update(p.source for p in turns.partitions)
+            for partition in turns.partitions:
+                partition.sparing = self.quota.most_bytes is not None
 
     def _late(self, current: CopySettings) -> bool:
         """Tell whether the transaction should be ended although the answer is not worked off."""
@@ -457,12 +459,13 @@ class CopyLoop:
             raise own_refused(refused) from refused
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
+        apart = partition.obstacle.packing.apart
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
         if refused.code in TOO_LARGE and outgoing.header.count > 1 and made_bytes(outgoing):
             # Or each of its neighbours would find out for itself, for a transaction of all.
             for other in self.partitions.values():
                 if other.target.topic == outgoing.target.topic:
-                    other.obstacle.takes_less_than(outgoing.header.size_bytes)
+                    other.obstacle.takes_less_than(outgoing.header.size_bytes, apart=apart)
         raise TryOtherwise(f"{partition.source}: {refused}") from refused
 
     # ---- committing

@@ -32,7 +32,7 @@ from onceover.stops.record import Stop
 from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
 from onceover.wire.batches.kernel import Policy
 from onceover.wire.batches.records import EncodedBatch, decode_payload, reencode, reencode_run
-from onceover.wire.batches.runs import Packing, Run
+from onceover.wire.batches.runs import Run
 from onceover.wire.batches.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetlookup import split
@@ -75,9 +75,9 @@ class PartitionCopy:
     """One partition under copy.
 
     ``expanding`` while a batch of it comes in pieces, ``underway`` while ``position`` is not yet behind what
-    was taken of it; ``alone`` unless a handler of before may have put copies of other partitions behind
-    ``target_end``; ``last`` is a batch of the source that was read up to some offset, by its own numbers: the
-    last one before ``position`` where these say so.
+    was taken of it; ``sparing`` while the target counts bytes; ``alone`` unless a handler of before may have
+    put copies of other partitions behind ``target_end``; ``last`` is a batch of the source that was read up
+    to some offset, by its own numbers: the last one before ``position`` where these say so.
     """
 
     source: TopicPartition
@@ -99,12 +99,12 @@ class PartitionCopy:
     stopped: bool = False
     aside: bool = False
     pausing: bool = False
+    sparing: bool = False
     expanding: bool = False
     underway: bool = False
     bytes: int = 0
     target_start: int = field(init=False)
     runs: int = 0
-    _packing: Packing = field(default_factory=Packing)
     _segments: SegmentBuilder = field(default_factory=SegmentBuilder)
     _others: dict[TopicPartition, PairWrites] = field(default_factory=dict)
 
@@ -174,7 +174,8 @@ class PartitionCopy:
     def _run(self, run: Run) -> Iterator[Outgoing | None]:
         """Copy a run of small batches as one; batch by batch where it cannot be taken apart, or where what
         the target refused is looked for."""
-        merged = run.merged(self.position, _MERGED_PLAIN_BYTES, self._packing) if self.merges else None
+        packing = None if self.sparing else self.obstacle.packing
+        merged = run.merged(self.position, _MERGED_PLAIN_BYTES, packing) if self.merges else None
         if merged is not None:
             made = [merged]
             del merged

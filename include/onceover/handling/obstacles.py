@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from onceover.errors import MustReset
 from onceover.handling.pace import Pace
 from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.produce.rounds import made_bytes
 from onceover.model import TopicPartition
 from onceover.stops.contents import dead_letter_refused, refused_record
 from onceover.stops.record import Stop
+from onceover.wire.batches.runs import Packing
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class Obstacle:
         divert: source offsets of records that go to the dead-letter topic, and why.
         barrier: copy up to this source offset, then stop with ``stop``.
         pace: how fast the handler is.
+        packing: how single records are packed.
         refusals: how often the target refused something since the partition got past ``refused_at``, records
             that were diverted aside.
     """
@@ -59,6 +62,7 @@ class Obstacle:
     barrier: int | None = None
     stop: Stop | None = None
     pace: Pace = field(default_factory=Pace)
+    packing: Packing = field(default_factory=Packing)
     refusals: int = 0
     refused_at: int = -1
 
@@ -72,8 +76,15 @@ class Obstacle:
         """Return how large a batch of records from ``position`` on may be; None where nothing was refused."""
         return 1 if position < self.apart_until else self.max_batch_bytes
 
-    def takes_less_than(self, size_bytes: int) -> None:
-        """Note that the topic refuses batches of this size, as it has done with another partition's."""
+    def takes_less_than(self, size_bytes: int, *, apart: bool) -> None:
+        """Note that the topic refuses batches of this size, as it has done with another partition's.
+
+        Args:
+            apart: that one held single records as they were compressed, which are smaller together.
+        """
+        if apart:
+            self.packing.keep_together()
+            return
         most = size_bytes - 1
         self.max_batch_bytes = most if self.max_batch_bytes is None else min(self.max_batch_bytes, most)
 
@@ -144,6 +155,10 @@ def _narrow(
         return
     first = outgoing.source_runs[0][0]
     if refused.code in TOO_LARGE and outgoing.header.count > 1:
+        if obstacle.packing.apart and made_bytes(outgoing):
+            # Compressed together they are smaller, and may still go as one.
+            obstacle.packing.keep_together()
+            return
         obstacle.max_batch_bytes = _half(outgoing, obstacle.max_batch_bytes)
         return
     if refused.code not in ABOUT_A_RECORD and first not in obstacle.reencode:

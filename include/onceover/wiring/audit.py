@@ -12,22 +12,18 @@ from onceover.audit.checks.bookkeeping import check_bookkeeping
 from onceover.audit.checks.evidence import BookkeepingChecks
 from onceover.audit.checks.result import AuditResult, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
+from onceover.audit.course.content import Content, Prepared, planned, proven
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
-from onceover.audit.course.partitions import PairPlan, Workers, compare_partitions, sample
 from onceover.audit.course.plans import PlanInputs
-from onceover.audit.model import Mode, Side
-from onceover.audit.ranges.bounds import not_taken_in
+from onceover.audit.model import Side
 from onceover.audit.ranges.cut import RANGE_BYTES
 from onceover.audit.ranges.since import since_ms
 from onceover.audit.ranges.snapshot import (
     SETTLE_S,
     AuditSelection,
-    AuditSnapshot,
-    PartitionLog,
     asked_enrolments,
     take_snapshot,
 )
-from onceover.audit.ranges.tasks import TASK_RANGES
 from onceover.audit.ranges.watermark import write_outcome
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
 from onceover.audit.records.diverted import diverted
@@ -45,7 +41,6 @@ from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
 from onceover.state.records.verdicts import WATERMARK, AuditAnswer
-from onceover.state.records.verified import Watermark
 from onceover.topics.scope import explain
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import dead_letter_of
@@ -86,35 +81,6 @@ class AuditRequest:
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
         return AuditSelection(self.topics, since_ms(self.since, now_ms()), self.settle_s, inside)
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """An audit before anything was read.
-
-    Args:
-        plans: one for each partition of the snapshot, in its order.
-        surplus: for target partitions that are the copy of none.
-    """
-
-    snapshot: AuditSnapshot
-    plans: tuple[PairPlan, ...]
-    surplus: tuple[PairPlan, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What an audit saw of the records, before anything else is checked.
-
-    Args:
-        partitions: one for each partition of the snapshot, in its order.
-        beside: what belongs to no partition that the flow copies.
-    """
-
-    snapshot: AuditSnapshot
-    partitions: tuple[PartitionResult, ...]
-    finished_ms: int
-    beside: tuple[PartitionResult, ...] = ()
 
 
 def check_topics(flow: Flow, topics: tuple[str, ...]) -> None:
@@ -162,38 +128,6 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest)
         return planned(inputs, request.sample)
 
 
-def planned(inputs: PlanInputs, count: int | None = None) -> Prepared:
-    """Return the plans of an audit, or of a sample of ``count`` ranges. Pure."""
-    plans, surplus = inputs.plans(), tuple(inputs.surplus_plans())
-    if count is not None:
-        plans = sample(plans, count, inputs.snapshot.started_ms)
-    return Prepared(inputs.snapshot, tuple(plans), surplus)
-
-
-def audit_content(prepared: Prepared, workers: Workers) -> Content:
-    """Compare the records of a flow's partitions.
-
-    Args:
-        workers: who reads.
-
-    Raises:
-        Retriable: a cluster is away for too long.
-    """
-    compared = compare_partitions((*prepared.plans, *prepared.surplus), workers, TASK_RANGES)
-    finished_ms, count = now_ms(), len(prepared.plans)
-    beside = compared[count:]
-    beside += [
-        _untouched(source, log) for source, log in prepared.snapshot.missing.items() if log.end > log.start
-    ]
-    return Content(prepared.snapshot, tuple(compared[:count]), finished_ms, tuple(beside))
-
-
-def _untouched(source: TopicPartition, log: PartitionLog) -> PartitionResult:
-    gap = not_taken_in(source, log)
-    bounds = log.start, log.start, 0, 0
-    return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
-
-
 def audit_bookkeeping(flow: Flow, source: Cluster, target: Cluster, content: Content) -> BookkeepingChecks:
     """Check what the flow says of its work against what is there: positions, map, receipts, groups.
 
@@ -238,35 +172,6 @@ def keep_verified(flow: Flow, target: Cluster, content: Content, told: FinishedA
     """
     verdicts = None if told is None else partial(next_verdicts, told=told)
     write_outcome(target, flow.flow, proven(content), verdicts)
-
-
-def proven(content: Content) -> dict[TopicPartition, Watermark]:
-    """Return the verified watermarks of partitions that were proven to get further, by target partition."""
-    wanted = {}
-    # A record that belongs elsewhere is a finding of the partition that misses it, and lies in another one.
-    everything = (*content.partitions, *content.beside)
-    led_here = {
-        finding.target for each in everything for finding in each.findings if finding.target != each.target
-    }
-    left_beside = {each.target for each in content.beside if not each.nothing_left}
-    for seen, result in zip(content.snapshot.partitions, content.partitions, strict=True):
-        further = result.verified_to > max(result.verified_before, result.source_from)
-        # Nothing new on the source and nothing wrong: proven again, now. Not where the target was looked at
-        # from a later offset on: what was written behind the proof may be before that.
-        again = result.verified_to >= max(0, result.source_to) and result.nothing_left
-        again = again and result.target_from <= result.verified_target and seen.target not in led_here
-        # Nor where somebody's records behind the position are wrong, or could not be read.
-        again = again and seen.target not in left_beside
-        if further or again:
-            wanted[seen.target] = Watermark(
-                offset=result.verified_to,
-                target_offset=result.verified_target,
-                source_id=seen.enrolled[0],
-                target_id=seen.enrolled[1],
-                timestamp_ms=result.verified_timestamp_ms,
-                at_ms=content.snapshot.started_ms,
-            )
-    return wanted
 
 
 def told_of(

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from onceover.wiring.audit import Content, proven
+from onceover.audit.course.content import Content, proven
 from tests.support import audits
 
 

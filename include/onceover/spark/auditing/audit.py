@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from onceover.audit.checks.result import AuditResult
 from onceover.audit.checks.suiterows import suite_rows
+from onceover.audit.course.content import audit_content
 from onceover.audit.course.rowcodec import task_row
 from onceover.audit.course.rowworkers import RowWorkers, TaskKind
 from onceover.audit.ranges.snapshot import AuditSnapshot
@@ -52,7 +53,6 @@ from onceover.state.records.verdicts import WATERMARK
 from onceover.wiring.audit import (
     AuditRequest,
     audit_bookkeeping,
-    audit_content,
     keep_verified,
     prepare,
     show_payload,

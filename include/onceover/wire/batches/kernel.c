@@ -522,27 +522,22 @@ static uint8_t *put_block(uint8_t *out, const uint8_t *end, const uint8_t *head,
     return put_sequence(out, end, head, head_size, written, record->end - written, 0, 0);
 }
 
-/* Append a batch's only record as a block of its own. `payload` is a frame of one block, or the record itself. */
-static int splice(Sink *sink, const Batch *batch, const uint8_t *payload, const uint8_t *payload_end, int packed,
-                  uint8_t *scratch, int64_t scratch_room) {
-    const uint8_t *plain = payload, *plain_end = payload_end, *block = NULL, *block_end = NULL;
-    if (packed) {
-        plain = scratch;
-        if (!(plain_end = lz4_frame(payload, payload_end, scratch, scratch + scratch_room)))
-            return NOT_ME;
-        block = payload + 4 + (payload[4] & LZ4_WITH_SIZE ? 11 : 3);
-        uint32_t stated = little32(block);
-        block += LZ4_BLOCK_SIZE_BYTES;
-        block_end = block + (stated & ~LZ4_STORED);
-        /* One block, and its checksum, is all there is. */
-        if (payload_end - block_end != 4 + (payload[4] & LZ4_WITH_CHECKSUMS ? 4 : 0))
-            return NOT_ME;
-        if (stated & LZ4_STORED)
-            block = NULL;
-    }
+/* Append the only record of a batch, whose payload is a frame of one block, as a block of its own. */
+static int splice(Sink *sink, const Batch *batch, const uint8_t *frame, const uint8_t *frame_end, uint8_t *scratch,
+                  int64_t scratch_room) {
+    const uint8_t *plain_end = lz4_frame(frame, frame_end, scratch, scratch + scratch_room);
+    if (!plain_end)
+        return NOT_ME;
+    const uint8_t *block = frame + 4 + (frame[4] & LZ4_WITH_SIZE ? 11 : 3);
+    uint32_t found = little32(block);
+    block += LZ4_BLOCK_SIZE_BYTES;
+    const uint8_t *block_end = block + (found & ~LZ4_STORED);
+    /* One block, and its checksum, is all there is. */
+    if (frame_end - block_end != 4 + (frame[4] & LZ4_WITH_CHECKSUMS ? 4 : 0))
+        return NOT_ME;
     int64_t last_delta = -1;
     Record record;
-    if (next_record(batch, plain, plain_end, &last_delta, &record) != plain_end)
+    if (next_record(batch, scratch, plain_end, &last_delta, &record) != plain_end)
         return NOT_ME;
     if (!wanted(sink, &record))
         return 0;
@@ -550,17 +545,18 @@ static int splice(Sink *sink, const Batch *batch, const uint8_t *payload, const 
     int64_t head_size = admit(sink, &record, head), size = head_size + (record.end - record.body);
     uint8_t *out = sink->out + LZ4_BLOCK_SIZE_BYTES, *after;
     sink->plain -= size;
-    if (head_size < 0 || size > LZ4_BLOCK_BYTES || sink->plain < 0 || sink->end - out < (block ? 0 : size))
+    if (head_size < 0 || size > LZ4_BLOCK_BYTES || sink->plain < 0)
         return NOT_ME;
-    if (block) {
-        if (!(after = put_block(out, sink->end, head, head_size, &record, plain, block, block_end)))
+    if (found & LZ4_STORED) {
+        if (sink->end - out < size)
             return NOT_ME;
-    } else {
         memcpy(out, head, (size_t)head_size);
         memcpy(out + head_size, record.body, (size_t)(size - head_size));
         after = out + size;
+    } else if (!(after = put_block(out, sink->end, head, head_size, &record, scratch, block, block_end))) {
+        return NOT_ME;
     }
-    uint32_t stated = (uint32_t)(after - out) | (block ? 0 : LZ4_STORED);
+    uint32_t stated = (uint32_t)(after - out) | (found & LZ4_STORED);
     if (after - out > LZ4_BLOCK_BYTES)
         return NOT_ME;
     memcpy(sink->out, &stated, LZ4_BLOCK_SIZE_BYTES);
@@ -599,8 +595,8 @@ EXPORTED int32_t onceover_rewrite(const uint8_t *payload, int64_t size, const Ba
 /* Make neighbouring batches, which lie one behind the other in `batches`, one payload of the records from a source
  * offset on. Checksums are compared; batches without records are left out.
  *
- * `scratch` is where a compressed batch is expanded. With `spliced`, every batch has one record, and what is made is a
- * frame of LZ4 that expands to so many bytes at most, in which each stays as compressed as it was. Returns 0 with
+ * `scratch` is where a compressed batch is expanded. With `spliced`, every batch has one record in LZ4, and what is made is a
+ * frame of it that expands to so many bytes at most, in which each stays as compressed as it was. Returns 0 with
  * `made` filled in; NOT_ME. */
 EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t from, int64_t spliced, uint8_t *scratch,
                                 int64_t scratch_room, uint8_t *out, int64_t room, int64_t *runs, int64_t runs_room,
@@ -632,7 +628,8 @@ EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t fr
         else if (codec != NONE)
             return NOT_ME;
         if (spliced) {
-            if (batch.count != 1 || splice(&sink, &batch, payload, payload_end, codec == LZ4, scratch, scratch_room))
+            if (batch.count != 1 || codec != LZ4 ||
+                splice(&sink, &batch, payload, payload_end, scratch, scratch_room))
                 return NOT_ME;
             continue;
         }
@@ -648,7 +645,6 @@ EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t fr
     if (spliced) {
         memset(sink.out, 0, LZ4_BLOCK_SIZE_BYTES);
         sink.out += LZ4_BLOCK_SIZE_BYTES;
-        strongest = LZ4;
     }
     tell(&sink, out, strongest, made);
     return 0;
@@ -660,7 +656,7 @@ typedef struct {
 } Policy;
 
 /* Where a run begins and ends, and its last batch; how many batches with records it has, and at most how many records;
- * the bytes of these, and whether some are compressed; its lowest timestamp. */
+ * the bytes of these, and how many batches are compressed; its lowest timestamp. */
 typedef struct {
     int64_t from, to, last, batches, records, payload_bytes, packed, lowest;
 } Run;
@@ -712,7 +708,8 @@ EXPORTED int64_t onceover_runs(const uint8_t *records, int64_t size, int64_t at,
             if (!going)
                 run = (Run){.from = at, .lowest = INT64_MAX};
             going = 1;
-            run.packed = packed |= kind == PACKED;
+            packed |= kind == PACKED;
+            run.packed += kind == PACKED;
             small |= kind == SMALL;
             run.last = at;
             run.to = at + bytes;

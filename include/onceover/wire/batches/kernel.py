@@ -24,7 +24,7 @@ _GROWTH_BYTES: Final = 17
 _LEAST_BYTES: Final = 4
 # Of LZ4: what a block may take beside its record, whose new head may be longer, which is still less than a
 # batch's header; a frame's head and end; the largest block, and so the largest record, that is handled.
-_BLOCK_BYTES: Final = 48
+_BLOCK_BYTES: Final = 16
 FRAME_BYTES: Final = 11
 _LARGEST_BLOCK_BYTES: Final = 1 << 16
 # How many runs are asked for at once.
@@ -70,7 +70,7 @@ class RunFacts(NamedTuple):
     Args:
         batches: with records; the first of a run has some. The rest is of these:
         records: how many, as their headers say; a quarter of their bytes at most, or eight each.
-        packed: 1 where some are compressed.
+        packed: how many batches are compressed, in LZ4.
         lowest: of their timestamps, as the headers say.
     """
 
@@ -82,6 +82,11 @@ class RunFacts(NamedTuple):
     payload_bytes: int
     packed: int
     lowest: int
+
+    @property
+    def single(self) -> bool:
+        """True where each batch is one record in LZ4."""
+        return self.batches == self.records == self.packed
 
 
 _COLUMNS: Final = len(RunFacts._fields)
@@ -169,7 +174,7 @@ def merged(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: i
 def spliced(batches: memoryview, facts: RunFacts, from_offset: int, most_bytes: int) -> Made | None:
     """Return what ``merged`` does as a frame of LZ4, in which each record stays as compressed as it was.
 
-    Only of batches that have one record each. Nothing is compressed anew but what comes before a record's
+    Only of runs that are ``single``. Nothing is compressed anew but what comes before a record's
     content, so that it costs a fraction; what repeats from record to record is not made use of.
     """
     room_bytes = facts.payload_bytes + _BLOCK_BYTES * facts.records + FRAME_BYTES

@@ -14,10 +14,10 @@ from onceover.wire.batches.batch import HEADER_BYTES, BatchHeader, parse_header
 from onceover.wire.batches.records import EncodedBatch, control_type, sealed
 from onceover.wire.batches.visibility import AbortedTransaction, Visible, visible_batches
 
-# As many runs pass between two that are compressed anew, to see what that gains.
+# As many runs of single records pass between two that are compressed anew, to see what that gains.
 _LEARNT_FOR: Final = 31
 # Compressing a kilobyte anew takes 2.5 us of the 4.5 that its copy takes (measured), and most where it gains
-# least. Records of events, 1 KB of words and numbers, take 1.5 times as much apart as together.
+# least: what shrinks by a third or more, alike or small records, is compressed in half of that.
 _WORTH_IT: Final = 1.5
 
 
@@ -27,23 +27,37 @@ class Packing:
     Invariant: a partition takes no more room on the target than on the source. Where records have much in
     common, compressing them together is cheap and makes them much smaller; where they have not, it is most
     of what a copy costs, for little.
+
+    Attributes:
+        apart: they stay as they are.
     """
 
     def __init__(self) -> None:
+        self.apart = False
         self._left = 0
+        self._always_together = False
 
     def splices(self, facts: kernel.RunFacts) -> bool:
         """Tell whether this run's records are to stay as they are; it is counted."""
-        if not self._left or not facts.packed or facts.records != facts.batches:
+        if not facts.single or not self._left:
             return False
         self._left -= 1
-        return True
+        return self.apart
 
     def learn(self, facts: kernel.RunFacts, together_bytes: int) -> None:
-        """Take in what a run's records came to when they were compressed together."""
-        if facts.packed and facts.records == facts.batches:
+        """Take in what a run's records came to when they were compressed together, if it is time for it."""
+        if facts.single and not self._left:
+            self._left = _LEARNT_FOR
             apart_bytes = facts.payload_bytes - kernel.FRAME_BYTES * facts.records
-            self._left = _LEARNT_FOR if apart_bytes <= _WORTH_IT * together_bytes else 0
+            self.apart = not self._always_together and apart_bytes <= _WORTH_IT * together_bytes
+
+    def failed(self) -> None:
+        """Note that records could not stay as they are, and leave it for a while."""
+        self.apart = False
+
+    def keep_together(self) -> None:
+        """Note that the target does not take what stays as it is: it is larger."""
+        self.apart, self._always_together = False, True
 
 
 class Run(NamedTuple):
@@ -78,25 +92,36 @@ class Run(NamedTuple):
         """
         return visible_batches(self.batch, (), 0, control_type)
 
-    def merged(self, from_offset: int, most_bytes: int, packing: Packing) -> EncodedBatch | None:
+    def merged(
+        self, from_offset: int, most_bytes: int, packing: Packing | None = None
+    ) -> EncodedBatch | None:
         """Return the records from an offset on as one batch; None where it has to be done batch by batch.
 
         The codec is the strongest of them. Checksums have been compared.
 
         Args:
             most_bytes: of the records, before compression.
-            packing: what was learnt from the runs before.
+            packing: what was learnt from the runs before; None to make them as small as may be.
         """
-        if packing.splices(self.facts):
+        if packing is not None and packing.splices(self.facts):
             made = kernel.spliced(self.batch, self.facts, from_offset, most_bytes)
             if made is not None:
                 return sealed(made, compressed=True)
+            packing.failed()
         made = kernel.merged(self.batch, self.facts, from_offset, most_bytes)
         if made is None:
             return None
         encoded = sealed(made)
-        packing.learn(self.facts, len(encoded.batch) - HEADER_BYTES)
-        return encoded
+        if packing is not None:
+            packing.learn(self.facts, len(encoded.batch) - HEADER_BYTES)
+        return self._smaller(encoded, from_offset, most_bytes)
+
+    def _smaller(self, together: EncodedBatch, from_offset: int, most_bytes: int) -> EncodedBatch:
+        """Return records that a better compressor has made smaller as that left them."""
+        if len(together.batch) <= self.size_bytes or not self.facts.single:
+            return together
+        made = kernel.spliced(self.batch, self.facts, from_offset, most_bytes)
+        return together if made is None else sealed(made, compressed=True)
 
 
 def seen(

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from onceover.acls.sync import AclSync
 from onceover.audit.compare.sides import Sides
+from onceover.audit.course.content import audit_content
 from onceover.audit.course.local import LocalWorkers
 from onceover.audit.model import Side
 from onceover.audit.report.htmlpage import put
@@ -58,7 +59,7 @@ from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.own import StateSettings
 from onceover.topics.scope import Rules, explain
 from onceover.topics.sync import SyncPlan
-from onceover.wiring.audit import AuditRequest, audit_content, prepare, record_bytes
+from onceover.wiring.audit import AuditRequest, prepare, record_bytes
 from onceover.wiring.flows import login, open_clusters, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import PATIENCE_S, OpenClusters, read_status

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from onceover.audit.compare.sides import Sides
+from onceover.audit.course.content import audit_content
 from onceover.audit.course.local import LocalWorkers
 from onceover.audit.model import DECIDED, Reason, Side
 from onceover.backoff import Deadline
@@ -54,7 +55,7 @@ from onceover.state.fencing import fence
 from onceover.state.read import read_flow_state, read_layout
 from onceover.state.records.enrolment import Enrolment
 from onceover.topics.scope import explain
-from onceover.wiring.audit import AuditRequest, audit_content, keep_verified, prepare, record_bytes
+from onceover.wiring.audit import AuditRequest, keep_verified, prepare, record_bytes
 from onceover.wiring.failovers.drills import (
     about_drill,
     both,

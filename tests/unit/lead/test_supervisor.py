@@ -1,0 +1,279 @@
+"""A run of a flow as its driver sees it, between clusters in memory: start, topics, signs of life, end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from onceover.errors import Fenced, OnceoverError, Retriable, UsageError
+from onceover.lead import supervisor as module
+from onceover.lead.enroller import Newest, Start
+from onceover.lead.supervisor import HEARTBEAT_S
+from onceover.model import TopicPartition
+from onceover.state import names
+from tests.support.fakelogs import FakeLog
+from tests.support.mutations import Content
+from tests.unit.lead.leading import FLOW, GROUP, Leading, leading, scope_of
+
+ORDERS = [TopicPartition("shop.orders", n) for n in range(3)]
+NOT_AUTHORIZED, NOT_LEADER = 29, 6
+_SOMETHING = Content(b"k", b"v", (), 5_000)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leading]:
+    """Give two clusters with a topic of two partitions on the source, which the flow copies."""
+    made = leading(tmp_path, monkeypatch)
+    yield made
+    for each in made.opened:
+        each.close()
+
+
+# ---- start and topics
+
+
+def test_a_first_run_makes_what_it_needs_and_takes_its_topics_in(scene: Leading) -> None:
+    """Each partition has its progress from then on, and the topic its source's configuration."""
+    scene.east.all_topics["shop.orders"].config["retention.ms"] = "60000"
+    run = scene.led()
+    assert (scene.layout.generation, scene.layout.ready) == (1, True)
+    own = {names.state_topic(FLOW), names.map_topic(FLOW), names.owned_topic(FLOW)}
+    assert own < set(scene.west.all_topics)
+    made = scene.west.all_topics["shop.orders"]
+    assert (len(made.logs), made.config["retention.ms"]) == (2, "60000")
+    assert "other" not in scene.west.all_topics
+    enrolment = scene.enrolled()["shop.orders"]
+    ids = scene.east.all_topics["shop.orders"].id, made.id
+    assert (enrolment.source, enrolment.start, enrolment.active) == ("shop.orders", {0: 0, 1: 0}, True)
+    assert (enrolment.source_id, enrolment.target_id) == ids
+    assert scene.progress() == {"shop.orders:0": 0, "shop.orders:1": 0}
+    run.tick()
+    assert run.copied() == {"shop.orders": "shop.orders"}
+
+
+def test_another_look_changes_nothing(scene: Leading) -> None:
+    """Nor does another run, but for its generation."""
+    run = scene.led()
+    scene.commit(ORDERS[0], 40)
+    before = scene.records(), scene.progress()
+    scene.west.log.clear()
+    run.discover()
+    assert run.discoveries == 2
+    assert not any(r.startswith(("Create", "Alter")) for r in scene.west.log)
+    assert (scene.records(), scene.progress()) == before
+    scene.led()
+    assert scene.layout.generation == 2
+    assert scene.progress() == before[1]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("earliest", 2),
+        ("latest", 9),
+        (4_999, 2),
+        (5_001, 9),
+        (Newest(3), 6),
+        (Newest(100), 2),
+        (Newest(0), 9),
+    ],
+)
+def test_a_flow_begins_where_its_file_says(scene: Leading, start: Start, expected: int) -> None:
+    """At one end, at a time, or so many offsets before the end, of which no more than there are."""
+    log = scene.east.all_topics["shop.orders"].logs[0]
+    log.append([_SOMETHING] * 9)
+    log.start = 2
+    scene.rewrite(start=start)
+    scene.led()
+    assert scene.progress()["shop.orders:0"] == expected
+    # What comes later begins at its beginning: nothing of it was there to be left out.
+    scene.east.make_topic("shop.late", 1).logs[0].append([_SOMETHING] * 5)
+    scene.opened[-1].discover()
+    assert scene.progress()["shop.late:0"] == 0
+
+
+def test_a_grown_topic_is_grown_and_only_its_new_partitions_begin(scene: Leading) -> None:
+    """At their earliest, wherever the flow began."""
+    scene.rewrite(start="latest")
+    run = scene.led()
+    scene.commit(ORDERS[0], 40)
+    scene.east.all_topics["shop.orders"].logs.append(FakeLog(start=3, end=9))
+    run.discover()
+    assert len(scene.west.all_topics["shop.orders"].logs) == 3
+    assert scene.enrolled()["shop.orders"].start == {0: 0, 1: 0, 2: 3}
+    assert scene.progress() == {"shop.orders:0": 40, "shop.orders:1": 0, "shop.orders:2": 3}
+
+
+def test_who_leaves_the_filter_and_returns_goes_on_where_it_was(scene: Leading) -> None:
+    """Its record says so; nothing else is touched."""
+    run = scene.led()
+    scene.commit(ORDERS[0], 40)
+    scene.rewrite(rules=scope_of(["other"]).rules)
+    run.discover()
+    left = scene.enrolled()["shop.orders"]
+    run.tick()
+    assert (left.active, run.copied()) == (False, {"other": "other"})
+    scene.rewrite(rules=scope_of(["shop.*", "other"]).rules)
+    run.discover()
+    back = scene.enrolled()["shop.orders"]
+    assert back.active and back.start == left.start
+    assert scene.progress() == {"shop.orders:0": 40, "shop.orders:1": 0, "other:0": 0}
+
+
+def test_progress_that_is_there_is_kept(scene: Leading) -> None:
+    """Whatever the topic's record says: it may be gone, and a lane's position is not."""
+    run = scene.led()
+    scene.commit(ORDERS[0], 40)
+    # Its record is lost; the group has the position.
+    scene.west.all_topics[names.state_topic(FLOW)].logs[names.STATE_LEADER] = FakeLog()
+    del run
+    scene.led()
+    assert scene.progress()["shop.orders:0"] == 40
+
+
+# ---- what is refused, and what goes wrong in between
+
+
+def test_what_the_target_refuses_holds_up_no_other_topic(scene: Leading) -> None:
+    """It is told, tried again at each look, and taken in as soon as it may be."""
+    scene.east.make_topic("shop.secret", 1)
+    scene.west.codes["CreateTopics shop.secret"].append(NOT_AUTHORIZED)
+    run = scene.led()
+    assert set(scene.enrolled()) == {"shop.orders"}
+    assert [(each.object, each.blocks) for each in run.refused] == [("shop.secret", True)]
+    run.tick()
+    noted = scene.records(names.STATE_OTHERS)[names.REFUSED]
+    assert (noted["count"], noted["refused"][0]["object"]) == (1, "shop.secret")
+    run.discover()
+    assert set(scene.enrolled()) == {"shop.orders", "shop.secret"} and not run.refused
+    scene.now_s += HEARTBEAT_S
+    run.tick()
+    assert scene.records(names.STATE_OTHERS)[names.REFUSED]["count"] == 0
+
+
+def test_a_topic_that_somebody_writes_to_meanwhile_is_not_taken_in(scene: Leading) -> None:
+    """Between the plan and the enrolment: its records would stand between those of the copy."""
+    run = scene.supervisor()
+    run.start()
+
+    def write(request: str, subject: str) -> None:
+        topic = scene.west.all_topics.get("shop.orders")
+        if topic is not None and not topic.logs[1].end:
+            topic.logs[1].append([_SOMETHING])
+
+    scene.west.heard = write
+    run.discover()
+    assert scene.enrolled() == {} and scene.progress() == {}
+
+
+@pytest.mark.parametrize("lost", ["EndTxn v5", "TxnOffsetCommit v5"])
+def test_an_enrolment_whose_answer_is_lost_is_planned_anew(
+    scene: Leading, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there once in the end, with one start."""
+    run = scene.supervisor()
+    run.start()
+    # For what is open the coordinator is waited for, which here ends nothing by itself.
+    monkeypatch.setattr("onceover.state.log._CATCH_UP_S", 0.05)
+    monkeypatch.setattr("onceover.lead.leader._RECOVERY_PAUSE_S", (0.0, 0.0))
+    scene.west.codes[lost].append("the connection is lost")
+    with pytest.raises(OnceoverError):
+        run.discover()
+    assert scene.enrolled() == {} and scene.progress() == {}
+    scene.led()
+    assert set(scene.enrolled()) == {"shop.orders"}
+    assert scene.progress() == {"shop.orders:0": 0, "shop.orders:1": 0}
+
+
+def test_source_and_target_may_not_be_one_cluster(scene: Leading) -> None:
+    """Under two addresses. Nothing was made."""
+    scene.west.id = scene.east.id
+    with pytest.raises(UsageError):
+        scene.supervisor().start()
+    assert names.state_topic(FLOW) not in scene.west.all_topics
+
+
+# ---- signs of life, requests, the end
+
+
+def test_a_driver_shows_that_it_lives_also_without_a_source(
+    scene: Leading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What asks the source comes afterwards."""
+    run = scene.led()
+    run.tick()
+    first = scene.records(names.STATE_OTHERS)[names.HEARTBEAT]
+    assert (first["generation"], first["run"]) == (1, scene.layout.run)
+    scene.now_s += 100
+
+    def away(_names: object = None) -> NoReturn:
+        raise Retriable("east is away")
+
+    monkeypatch.setattr(scene.east, "topics", away)
+    monkeypatch.setattr(module, "now_ms", lambda: first["at_ms"] + 100_000)
+    with pytest.raises(Retriable, match="east is away"):
+        run.tick()
+    assert scene.records(names.STATE_OTHERS)[names.HEARTBEAT]["at_ms"] == first["at_ms"] + 100_000
+
+
+def test_topics_are_looked_at_when_it_is_time_or_the_file_says_something_else(scene: Leading) -> None:
+    """And not in between."""
+    run = scene.led()
+    run.tick()
+    scene.now_s += 29
+    run.tick()
+    assert run.discoveries == 1
+    scene.now_s += 2
+    run.tick()
+    assert run.discoveries == 2
+    scene.rewrite(rules=scope_of(["other"]).rules)
+    run.tick()
+    run.tick()
+    assert (run.discoveries, run.copied()) == (3, {"other": "other"})
+
+
+def test_a_request_to_stop_is_of_one_run(scene: Leading) -> None:
+    """Who asked an earlier one did not mean this one; at the end it is taken back."""
+    run = scene.led()
+    run.request_stop()
+    assert run.was_asked_to_stop()
+    run.end("asked")
+    assert scene.records(names.STATE_OTHERS).get(names.REQUEST_STOP) is None
+    run.request_stop()
+    again = scene.led()
+    assert not again.was_asked_to_stop()
+    again.request_stop()
+    assert again.was_asked_to_stop()
+    assert scene.records(names.STATE_OTHERS)[names.REQUEST_STOP]["run"] == scene.layout.run
+
+
+def test_the_end_is_written_and_says_why(scene: Leading) -> None:
+    """Then what its lanes left open is over: they own their ids no longer."""
+    run = scene.led()
+    owners = dict(scene.west.owners)
+    run.end("failed", Retriable("west is away"))
+    ended = scene.layout
+    assert (ended.generation, ended.ended_why, ended.ended_error) == (1, "failed", "west is away")
+    assert ended.ended_at_ms is not None and ended.ended_passes
+    lanes = [names.lane_id(FLOW, lane) for lane in range(2)]
+    assert all(scene.west.owners[each] > owners[each] for each in lanes)
+    assert scene.progress() == {"shop.orders:0": 0, "shop.orders:1": 0}
+
+
+def test_a_run_that_was_taken_over_writes_nothing_more(scene: Leading) -> None:
+    """It hears so at its next tick, and enrols nothing."""
+    older = scene.led()
+    newer = scene.led()
+    scene.east.make_topic("shop.late", 1)
+    scene.now_s += 100
+    with pytest.raises(Fenced):
+        older.tick()
+    with pytest.raises((Fenced, OnceoverError)):
+        older.discover()
+    assert set(scene.enrolled()) == {"shop.orders"}
+    newer.tick()
+    assert set(scene.enrolled()) == {"shop.orders", "shop.late"}
+    assert GROUP in scene.west.groups
