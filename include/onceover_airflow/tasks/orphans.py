@@ -66,10 +66,10 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
 
         params = context["params"]
         topics, forget = (tuple(filter(None, [params[name]])) for name in ("topics", "forget_groups"))
-        wish = orphans.OrphanWish(topics, params["rebuild"], forget, starter(context))
+        options = orphans.OrphanOptions(topics, params["rebuild"], forget, starter(context))
         with (
             flow_at_hand(name) as flow,
-            flows.opened(flow, partial(orphans.orphan_export, wish=wish, pause=wait)) as operation,
+            flows.opened(flow, partial(orphans.orphan_export, options=options, pause=wait)) as operation,
         ):
             yield operation
 
@@ -85,10 +85,10 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
             lines += table(_COLUMNS, for_good[first : first + MAX_LISTED])
         lines += table(_COLUMNS, _rows(c for c in planned.changes if c.what not in lasting))
         lines += _listed(f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused)
-        lines += _listed(f"**Torn** {plain(each.describe())}" for each in planned.survey.torn)
-        notes = [note for note in planned.survey.notes if not note.blocks]
+        lines += _listed(f"**Torn** {plain(each.describe())}" for each in planned.view.torn)
+        notes = [note for note in planned.view.notes if not note.blocks]
         lines += _listed(f"**Note** {code(note.object)}: {plain(note.message)}" for note in notes)
-        lines += _listed(f"**Not looked at** {code(topic)}" for topic in planned.survey.unseen)
+        lines += _listed(f"**Not looked at** {code(topic)}" for topic in planned.view.unseen)
         if planned.rebuild:
             lines.append(
                 "The point of no return is the first *delete*: it is done only behind a whole export "

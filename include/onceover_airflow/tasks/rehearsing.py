@@ -123,14 +123,14 @@ def opened(flow: Flow, context: Context) -> Iterator[Rehearsal]:
     from onceover.wiring.failovers import drills
 
     params = context["params"]
-    wish = drills.RehearsalWish(
+    options = drills.RehearsalOptions(
         topics=[params["topics"]] if params["topics"] else [],
         groups=[params["group"]] if params["group"] else [],
         sample=params["sample"],
         canaries=params["canaries"],
         started_by=starter(context),
     )
-    with flows.opened(flow, partial(drills.rehearsal, wish=wish, pause=wait)) as operation:
+    with flows.opened(flow, partial(drills.rehearsal, options=options, pause=wait)) as operation:
         yield operation
 
 

@@ -111,12 +111,12 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         topics = (params["topics"],) if params["topics"] else ()
         # The form of the way back has no such field: nothing is lost there.
         whatever = params.get("whatever_is_lost", False)
-        wish = switchovers.SwitchoverWish(
+        options = switchovers.SwitchoverOptions(
             self.mode(context), topics, params["take_over"], whatever, starter(context)
         )
         with (
             self.at_hand(name) as flow,
-            flows.opened(flow, partial(switchovers.switchover, wish=wish, pause=wait)) as operation,
+            flows.opened(flow, partial(switchovers.switchover, options=options, pause=wait)) as operation,
         ):
             yield operation
 

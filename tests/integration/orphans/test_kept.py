@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.load import load_flow
-from onceover.drills.orphans import export, survey
+from onceover.drills.orphans import export, view
 from onceover.drills.orphans import promoted as promotions
 from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.errors import NeedsOperator
@@ -30,7 +30,7 @@ from onceover.planning.operation import Caller, wait
 from onceover.state.codes import StateCode
 from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
-from onceover.wiring.failovers.orphans import OrphanWish, orphan_export
+from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
 from onceover.wiring.flows import opened
 from tests.support.groups import commit, offset_of
 from tests.support.handled import handler_keys
@@ -57,7 +57,7 @@ def kept_after(replica: Orphaned, change: Callable[[], object], match: str) -> N
         change()
         return False
 
-    rebuild = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
+    rebuild = partial(orphan_export, options=OrphanOptions(rebuild=True), pause=wait)
     with opened(load_flow(str(replica.flow.path)), rebuild) as operation:
         assert operation.plan().refused == ()
         with pytest.raises(NeedsOperator, match=match) as told:
@@ -308,7 +308,7 @@ def test_a_partition_that_cannot_be_read_keeps_its_topic_alone(
             raise OffsetGone(f"{tp} is gone")
         return of(_, tp, *more, **how)
 
-    for module, name in ((export, "records_between"), (survey, "visible_between")):
+    for module, name in ((export, "records_between"), (view, "visible_between")):
         with monkeypatch.context() as broken:
             broken.setattr(module, name, partial(unread, getattr(module, name)))
             code, done = replica.orphans(capsys, "apply")

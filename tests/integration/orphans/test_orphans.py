@@ -15,7 +15,7 @@ from onceover.config.flow.load import load_flow
 from onceover.errors import NeedsOperator
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
-from onceover.wiring.failovers.orphans import OrphanWish, orphan_export
+from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
 from onceover.wiring.flows import opened
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS
 from tests.support.flows import assert_same
@@ -205,7 +205,7 @@ def test_who_writes_on_keeps_the_topic(replica: Orphaned, capsys: Capture) -> No
         replica.source.plain(topic, 0, replica.source.records(1))
         return False
 
-    export = partial(orphan_export, wish=OrphanWish(rebuild=True), pause=wait)
+    export = partial(orphan_export, options=OrphanOptions(rebuild=True), pause=wait)
     with opened(load_flow(str(replica.flow.path)), export) as operation:
         with pytest.raises(NeedsOperator, match="more was written since the export") as refused:
             operation.apply(Caller(lambda _: None, pause=written))

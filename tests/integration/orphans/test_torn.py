@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.config.clients.resolve import ClientConfig
-from onceover.drills.orphans import survey
+from onceover.drills.orphans import view
 from onceover.drills.switching import commits
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.produce.producer import TransactionalProducer
@@ -89,7 +89,7 @@ def test_where_not_as_far_back_was_looked_as_needed_it_is_said(
     replica.copy_only(TopicPartition(topic, 0))
     replica.switch_over(capsys)
     with monkeypatch.context() as less:
-        less.setattr(survey, "_BACK_OFFSETS", 3)
+        less.setattr(view, "_BACK_OFFSETS", 3)
         code, plan = replica.orphans(capsys, "plan")
     assert (code, plan["orphans"], plan["torn"]) == (DONE, 6, [])
     assert plan["not_looked_back_far_enough"] == [f"{topic}:0"]

@@ -228,7 +228,7 @@ def test_orphans_are_those_of_topics_that_were_led_back_by_nobody_meanwhile(
         reader=SimpleNamespace(topics=topics), drills=SimpleNamespace(read=lambda: ())
     )
     plan: Any = SimpleNamespace(
-        flow="f", survey=SimpleNamespace(looks=[look]), remade=("gone",), shapes={"gone": SHAPE}
+        flow="f", view=SimpleNamespace(looks=[look]), remade=("gone",), shapes={"gone": SHAPE}
     )
     made = OrphanExport(parts, rebuild=True, forgets=lambda _: False)
     assert refused(lambda: made._check_again(plan)) == is_refused

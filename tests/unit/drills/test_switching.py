@@ -34,7 +34,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
-from onceover.wiring.failovers.switchovers import SwitchoverWish, _check_waits, switchover
+from onceover.wiring.failovers.switchovers import SwitchoverOptions, _check_waits, switchover
 from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 
@@ -564,12 +564,12 @@ def test_an_unplanned_one_counts_the_look_that_it_was_planned_with(monkeypatch: 
 
 def test_where_nothing_is_lost_nobody_gives_it_up(tmp_path: Path) -> None:
     """In a planned one; in every other mode than an unplanned one the command line says so itself."""
-    wish = SwitchoverWish(PLANNED, whatever_is_lost=True)
+    options = SwitchoverOptions(PLANNED, whatever_is_lost=True)
     flow = load_flow(write_flow(tmp_path, "orders-dr", EAST, WEST, ["orders"]))
     nobody = cast(Any, None)
     with (
         pytest.raises(UsageError, match="--whatever-is-lost means nothing with --mode planned"),
-        switchover(flow, nobody, nobody, wish, nobody),
+        switchover(flow, nobody, nobody, options, nobody),
     ):
         pass
 

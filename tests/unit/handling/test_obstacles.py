@@ -8,6 +8,7 @@ from onceover.handling.obstacles import Obstacle, RecordProblem, obstacle_after
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.kernel import RunFacts
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import A
 
@@ -23,10 +24,16 @@ def refuse(
     dead_letter: str | None = LETTERS,
     target: TopicPartition = A,
     first: int = 10,
+    anew: bool = False,
 ) -> Obstacle:
-    """Return what is learned from the refusal of a batch of source offsets ``first``, and those behind it."""
+    """Return what is learned from the refusal of a batch of source offsets ``first``, and those behind it.
+
+    Args:
+        anew: it was made here, and not passed.
+    """
     batch = bytearray(stored(0, count))
-    outgoing = Outgoing(target, parse_header(batch), batch, A, ((first, count),))
+    sent = batch if anew else memoryview(batch)
+    outgoing = Outgoing(target, parse_header(batch), sent, A, ((first, count),))
     learned = obstacle or Obstacle()
     refused = Refused(outgoing, code, "the broker's words", named)
     obstacle_after(refused, outgoing, learned, "f", A, dead_letter)
@@ -70,6 +77,33 @@ def test_too_large_batch_is_split_and_a_too_large_record_diverted() -> None:
     assert learned.max_batch_bytes is not None and learned.divert == {}
     learned = refuse(10, count=1)
     assert [reason.code for reason in learned.divert.values()] == ["RECORD_TOO_LARGE"]
+
+
+def apart() -> Obstacle:
+    """Return what is known of a partition whose single records stay as they are compressed."""
+    obstacle, single = Obstacle(), RunFacts(0, 0, 0, 9, 9, 9_000, 9, 0)
+    obstacle.packing.learn(single, 9_000)
+    assert obstacle.packing.apart
+    return obstacle
+
+
+def test_records_that_are_too_large_as_they_are_compressed_are_compressed_together_first() -> None:
+    """Only where these are refused as well the topic takes less than is merged. A passed batch is split."""
+    learned = refuse(10, obstacle=apart(), anew=True)
+    assert learned.empty and not learned.packing.apart
+    refuse(10, obstacle=learned, anew=True)
+    assert learned.max_batch_bytes is not None
+    passed = refuse(10, obstacle=apart())
+    assert passed.max_batch_bytes is not None
+
+
+def test_neighbours_hear_which_batches_were_too_large() -> None:
+    """Those of single records as they were compressed say nothing about batches that are compressed."""
+    neighbour = apart()
+    neighbour.takes_less_than(9_000, apart=True)
+    assert neighbour.empty and not neighbour.packing.apart
+    neighbour.takes_less_than(9_000, apart=False)
+    assert neighbour.max_batch_bytes == 8_999
 
 
 @pytest.mark.parametrize("code", [2, -1])

@@ -20,14 +20,14 @@ from onceover.planning.approval import Approval, Consent, Item
 from onceover.planning.operation import wait
 from onceover.private import privately
 from onceover.wiring.failovers.drills import (
-    RehearsalWish,
+    RehearsalOptions,
     drill_history,
     dry_run,
     rehearsal,
     report_page,
 )
-from onceover.wiring.failovers.orphans import OrphanWish, orphan_export
-from onceover.wiring.failovers.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
+from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
+from onceover.wiring.failovers.switchovers import SwitchoverOptions, abort_drill, confirm_step, switchover
 from onceover.wiring.flows import login, opened
 
 
@@ -36,10 +36,10 @@ def plan(args: argparse.Namespace) -> CommandResult:
     _check_options(args)
     flow = load_flow(args.flow)
     if args.mode == REHEARSAL:
-        with opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
+        with opened(flow, partial(rehearsal, options=_rehearsal(args), pause=wait)) as rehearsing:
             return planned(rehearsing, "`onceover drill run` rehearses it")
     if args.mode in SWITCHOVERS:
-        with opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
+        with opened(flow, partial(switchover, options=_switch(args), pause=wait)) as switching:
             return planned(switching, f"`onceover drill run --mode {args.mode}` does it")
     found = dry_run(flow)
     return CommandResult(found.document(), found.describe(), found.exit_code)
@@ -50,25 +50,25 @@ def run(args: argparse.Namespace) -> CommandResult:
     _check_options(args)
     flow = load_flow(args.flow)
     if args.mode in SWITCHOVERS:
-        with privately(), opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
+        with privately(), opened(flow, partial(switchover, options=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
             approval = _asked(flow.flow, "the switchover", plan.items, approved=args.approve)
             return _told(flow, applied(switching, as_json=args.json, approval=approval))
-    with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
+    with privately(), opened(flow, partial(rehearsal, options=_rehearsal(args), pause=wait)) as rehearsing:
         return _told(flow, applied(rehearsing, as_json=args.json))
 
 
 def plan_orphans(args: argparse.Namespace) -> CommandResult:
     """Say what the old source holds alone; change nothing."""
-    with opened(load_flow(args.flow), partial(orphan_export, wish=_orphans(args), pause=wait)) as export:
+    with opened(load_flow(args.flow), partial(orphan_export, options=_orphans(args), pause=wait)) as export:
         return planned(export)
 
 
 def apply_orphans(args: argparse.Namespace) -> CommandResult:
     """Show the plan, ask, export, and delete behind that where it was asked for."""
     flow = load_flow(args.flow)
-    with privately(), opened(flow, partial(orphan_export, wish=_orphans(args), pause=wait)) as export:
+    with privately(), opened(flow, partial(orphan_export, options=_orphans(args), pause=wait)) as export:
         plan = export.plan()
         say(plan.describe(), aside=args.json)
         # Nobody is asked about nothing.
@@ -147,13 +147,13 @@ def abort(args: argparse.Namespace) -> CommandResult:
     return CommandResult(found.document(), found.describe(), 0)
 
 
-def _switch(args: argparse.Namespace) -> SwitchoverWish:
-    return SwitchoverWish(args.mode, tuple(args.topics), args.take_over, args.whatever_is_lost)
+def _switch(args: argparse.Namespace) -> SwitchoverOptions:
+    return SwitchoverOptions(args.mode, tuple(args.topics), args.take_over, args.whatever_is_lost)
 
 
-def _orphans(args: argparse.Namespace) -> OrphanWish:
-    return OrphanWish(tuple(args.topics), args.rebuild, tuple(args.forget_group))
+def _orphans(args: argparse.Namespace) -> OrphanOptions:
+    return OrphanOptions(tuple(args.topics), args.rebuild, tuple(args.forget_group))
 
 
-def _wish(args: argparse.Namespace) -> RehearsalWish:
-    return RehearsalWish(tuple(args.topics), tuple(args.group), args.sample, args.canaries)
+def _rehearsal(args: argparse.Namespace) -> RehearsalOptions:
+    return RehearsalOptions(tuple(args.topics), tuple(args.group), args.sample, args.canaries)

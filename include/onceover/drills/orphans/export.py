@@ -28,7 +28,7 @@ from onceover.drills.orphans.exported import (
     missing_from,
 )
 from onceover.drills.orphans.files import OrphanFile, path_in, put_orphans
-from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.looks import OrphanLook, OrphanView
 from onceover.drills.orphans.plan import (
     CREATE,
     DELETE,
@@ -49,8 +49,8 @@ from onceover.drills.orphans.plan import (
 from onceover.drills.orphans.positions import LonePositions, PositionReader
 from onceover.drills.orphans.promoted import unread_partition
 from onceover.drills.orphans.rebuild import TopicRebuild, Untaken, shapes_of, unmade_topics
-from onceover.drills.orphans.survey import STALL_S, OrphanReader
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.view import STALL_S, OrphanReader
 from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.ports import Cluster
@@ -192,21 +192,21 @@ class OrphanExport:
             Retriable: a cluster is away.
         """
         self._parts.topic.check_fit()
-        survey = self._parts.reader.read()
-        wanted = {origin_of(look): look for look in survey.looks}
+        view = self._parts.reader.read()
+        wanted = {origin_of(look): look for look in view.looks}
         held: dict[OrphanOrigin, HeldPart] = {}
         for one in self._parts.topic.read():
             look = wanted.get(one.origin)
             if look is not None and one.record.offset >= look.first_wanted:
                 known = held.get(one.origin, NOTHING)
                 held[one.origin] = HeldPart(known.records + 1, one.record.offset)
-        terms = self._terms(survey) if self._rebuild else None
+        terms = self._terms(view) if self._rebuild else None
         unmade = unmade_topics(self._parts.drills.read())
-        return plan_orphans(self._parts.place, survey, held, rebuild=terms, unmade=unmade)
+        return plan_orphans(self._parts.place, view, held, rebuild=terms, unmade=unmade)
 
-    def _terms(self, survey: OrphanSurvey) -> RebuildTerms:
-        topics, parts = orphaned(survey), self._parts
-        copies = {look.source: survey.copy_of(look.source) for looks in topics.values() for look in looks}
+    def _terms(self, view: OrphanView) -> RebuildTerms:
+        topics, parts = orphaned(view), self._parts
+        copies = {look.source: view.copy_of(look.source) for looks in topics.values() for look in looks}
         return RebuildTerms(
             shapes_of(parts.source, topics),
             parts.untaken(topics),
@@ -256,7 +256,7 @@ class OrphanExport:
         Raises:
             NeedsOperator: PLAN_CHANGED.
         """
-        then = {look.source: (look.topic_id, look.cut) for look in plan.survey.looks}
+        then = {look.source: (look.topic_id, look.cut) for look in plan.view.looks}
         now = self._parts.reader.topics.cuts({tp.topic for tp in then})
         others = {tp.topic for tp, at in then.items() if now.get(tp) != at}
         unmade = unmade_topics(self._parts.drills.read())
@@ -324,7 +324,7 @@ class OrphanExport:
             if change.what in _OF_TOPIC:
                 changes.setdefault(topic_of(change), []).append(change)
         done: list[str] = []
-        looks = {topic: looks for topic, looks in orphaned(plan.survey).items() if topic not in kept}
+        looks = {topic: looks for topic, looks in orphaned(plan.view).items() if topic not in kept}
         remade = ((topic, plan.shapes[topic]) for topic in plan.remade if topic not in kept)
         ready = rebuild.ready({topic: looks[topic] for topic in plan.rebuild if topic in looks})
         for topic, shape in chain(remade, ready):
@@ -358,7 +358,7 @@ class OrphanExport:
 
         try:
             writer.begin()
-            for look in plan.survey.looks:
+            for look in plan.view.looks:
                 origin = origin_of(look)
                 first = max(look.first_wanted, writer.next.get(origin, 0))
                 try:
@@ -436,7 +436,7 @@ class OrphanExport:
         Raises:
             NeedsOperator: EXPORT_DIFFERS.
         """
-        wanted = {origin_of(look): look for look in plan.survey.looks}
+        wanted = {origin_of(look): look for look in plan.view.looks}
         tallies = {origin: OrphanTally() for origin in wanted}
         total = [0]
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.records import end_of, records_between
-from onceover.drills.orphans.survey import STALL_S
+from onceover.drills.orphans.view import STALL_S
 from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka import calls

@@ -82,7 +82,7 @@ class TopicShape:
 
 
 @dataclass(frozen=True)
-class OrphanSurvey:
+class OrphanView:
     """What was seen.
 
     Args:

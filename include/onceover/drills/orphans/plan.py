@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exported import OrphanOrigin
-from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.torn import TransactionSpan
 from onceover.model import TopicPartition
@@ -94,7 +94,7 @@ class OrphansPlan(Plan):
 
     Args:
         place: where everything is.
-        survey: what was seen.
+        view: what was seen.
         held: what of each partition, from the first orphan on, stands in the topic already.
         rebuild: source topics that would be deleted and made again empty, so that they are copied anew.
         remade: those that were deleted before, and are only made again.
@@ -105,7 +105,7 @@ class OrphansPlan(Plan):
     """
 
     place: OrphanPlace
-    survey: OrphanSurvey
+    view: OrphanView
     held: Mapping[OrphanOrigin, HeldPart]
     rebuild: tuple[str, ...] = ()
     remade: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class OrphansPlan(Plan):
     @property
     def orphans(self) -> int:
         """How many records were never copied."""
-        return sum(look.tally.records for look in self.survey.looks)
+        return sum(look.tally.records for look in self.view.looks)
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class OrphansPlan(Plan):
         return {
             **super().counts,
             "orphans": self.orphans,
-            "torn": len(self.survey.torn),
+            "torn": len(self.view.torn),
             "rebuild": len(self.rebuild),
         }
 
@@ -146,11 +146,11 @@ class OrphansPlan(Plan):
             "orphans": self.orphans,
             "topic": self.place.topic,
             "file": str(self.place.file),
-            "partitions": [self._partition(look) for look in self.survey.looks],
-            "torn": [each.document() for each in self.survey.torn],
-            "not_looked_back_far_enough": [str(tp) for tp in self.survey.short],
-            "notes": [note.document() for note in self.survey.notes if not note.blocks],
-            "torn_not_looked_for": list(self.survey.unseen),
+            "partitions": [self._partition(look) for look in self.view.looks],
+            "torn": [each.document() for each in self.view.torn],
+            "not_looked_back_far_enough": [str(tp) for tp in self.view.short],
+            "notes": [note.document() for note in self.view.notes if not note.blocks],
+            "torn_not_looked_for": list(self.view.unseen),
             "rebuild": list(self.rebuild),
             "made_again": {t: self.shapes[t].document() for t in (*self.rebuild, *self.remade)},
             "positions_only_here": [
@@ -176,7 +176,7 @@ class OrphansPlan(Plan):
             "aborted_transactions": look.aborted,
             "open_transactions": [
                 {
-                    "transactional_id": self.survey.ids.get(span.producer_id),
+                    "transactional_id": self.view.ids.get(span.producer_id),
                     "producer_id": span.producer_id,
                     "epoch": span.epoch,
                     "first": span.first,
@@ -189,9 +189,9 @@ class OrphansPlan(Plan):
         """Return the plan as text."""
         place = self.place
         lines = [f"orphans of flow {self.flow}: what {place.source} holds and {place.target} never got"]
-        lines += [f"  {note.object}: {note.message}" for note in self.survey.notes if not note.blocks]
-        lines += [line for look in self.survey.looks for line in self._told(look)]
-        lines += [f"  {each.describe()}" for each in self.survey.torn]
+        lines += [f"  {note.object}: {note.message}" for note in self.view.notes if not note.blocks]
+        lines += [line for look in self.view.looks for line in self._told(look)]
+        lines += [f"  {each.describe()}" for each in self.view.torn]
         lines += self._short()
         lines += [
             f"  group {each.group} in {each.topic}: {each.where}; nowhere on {place.target}"
@@ -222,7 +222,7 @@ class OrphansPlan(Plan):
         return lines
 
     def _short(self) -> list[str]:
-        unseen = self.survey.unseen
+        unseen = self.view.unseen
         lines = []
         if unseen:
             more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
@@ -233,10 +233,10 @@ class OrphansPlan(Plan):
         return lines + self._not_far_enough()
 
     def _not_far_enough(self) -> list[str]:
-        if not self.survey.short:
+        if not self.view.short:
             return []
-        named = ", ".join(map(str, self.survey.short[:_NAMED]))
-        more = len(self.survey.short) - _NAMED
+        named = ", ".join(map(str, self.view.short[:_NAMED]))
+        more = len(self.view.short) - _NAMED
         named += f" and {more} more" if more > 0 else ""
         return [
             f"  in {named} not as far back was looked as a transaction may reach: one whose other part lies "
@@ -267,7 +267,7 @@ def _time(at_ms: int | None) -> str:
 
 def plan_orphans(
     place: OrphanPlace,
-    survey: OrphanSurvey,
+    view: OrphanView,
     held: Mapping[OrphanOrigin, HeldPart],
     *,
     rebuild: RebuildTerms | None,
@@ -280,20 +280,20 @@ def plan_orphans(
         rebuild: topics with orphans are to be deleted behind the export, as far as these allow it.
         unmade: topics that were deleted for that, and of which nothing says that they were made again.
     """
-    changes = _exports(place, survey.looks, held)
-    refused = [*(note for note in survey.notes if note.blocks), *_opened(place, survey)]
-    remade = {topic: shape for topic, shape in unmade.items() if topic in survey.gone}
+    changes = _exports(place, view.looks, held)
+    refused = [*(note for note in view.notes if note.blocks), *_opened(place, view)]
+    remade = {topic: shape for topic, shape in unmade.items() if topic in view.gone}
     topics: list[str] = []
     standing: dict[str, ObjectState] = {}
     forgotten: list[LonePosition] = []
     notes: dict[str, list[Refusal]] = {}
-    for note in survey.notes:
+    for note in view.notes:
         if note.blocks:
             notes.setdefault(_topic_of(note.object), []).append(note)
-    for topic, looks in orphaned(survey).items():
+    for topic, looks in orphaned(view).items():
         if rebuild is None:
             break
-        problem = _kept(place, topic, looks, survey, notes, rebuild)
+        problem = _kept(place, topic, looks, view, notes, rebuild)
         if problem is not None:
             refused.append(problem)
             continue
@@ -316,7 +316,7 @@ def plan_orphans(
         changes=tuple(changes),
         refused=tuple(refused),
         place=place,
-        survey=survey,
+        view=view,
         held=held,
         rebuild=tuple(topics),
         remade=tuple(sorted(remade)),
@@ -327,10 +327,10 @@ def plan_orphans(
     )
 
 
-def orphaned(survey: OrphanSurvey) -> dict[str, list[OrphanLook]]:
+def orphaned(view: OrphanView) -> dict[str, list[OrphanLook]]:
     """Return the topics with orphans, each with all its partitions that were looked at."""
     found: dict[str, list[OrphanLook]] = {}
-    for look in survey.looks:
+    for look in view.looks:
         found.setdefault(look.source.topic, []).append(look)
     return {t: looks for t, looks in found.items() if any(look.tally.records for look in looks)}
 
@@ -402,18 +402,18 @@ def _rebuild(place: OrphanPlace) -> str:
     return commands.command("drill", "orphans", "apply", place.flow, "--rebuild")
 
 
-def _opened(place: OrphanPlace, survey: OrphanSurvey) -> list[Refusal]:
+def _opened(place: OrphanPlace, view: OrphanView) -> list[Refusal]:
     """Return what is not decided yet: whether it counts, nobody can know."""
     return [
         Refusal(
             str(look.source),
             DrillCode.ORPHANS_OPEN,
             f"offsets {look.stable} to {look.end - 1} on {place.source} are not decided: "
-            f"{_who(look.opened, survey.ids)}",
+            f"{_who(look.opened, view.ids)}",
             "wait until it has ended (a broker ends it at its transaction.timeout.ms), or end it: "
             "`kafka-transactions.sh --abort`; then run again",
         )
-        for look in survey.looks
+        for look in view.looks
         if not look.is_decided
     ]
 
@@ -431,12 +431,12 @@ def _kept(
     place: OrphanPlace,
     topic: str,
     looks: Sequence[OrphanLook],
-    survey: OrphanSurvey,
+    view: OrphanView,
     notes: Mapping[str, Sequence[Refusal]],
     rebuild: RebuildTerms,
 ) -> Refusal | None:
     """Return why a topic may not be deleted although its orphans are exported; None where it may."""
-    doubted = [*notes.get(topic, ()), *survey.holding]
+    doubted = [*notes.get(topic, ()), *view.holding]
     if doubted:
         return Refusal(topic, doubted[0].code, f"it stays: {doubted[0].message}", doubted[0].resolve)
     undecided = [look for look in looks if not look.is_decided]
@@ -448,8 +448,8 @@ def _kept(
             text = f"it stays, because {look.source} may hold what is nowhere else: {look.uncopied}"
             way = f"copy what is wanted of it by hand, then delete {topic} on {place.source}, or exclude it"
             return Refusal(topic, DrillCode.NOT_COPIED, text, way)
-    if topic in rebuild.untaken or survey.copies.get(topic, topic) != topic:
-        return not_taken(place, topic, survey.copies.get(topic, topic), rebuild.untaken.get(topic, ""))
+    if topic in rebuild.untaken or view.copies.get(topic, topic) != topic:
+        return not_taken(place, topic, view.copies.get(topic, topic), rebuild.untaken.get(topic, ""))
     shape = rebuild.shapes.get(topic)
     if shape is None:
         text = f"it stays: how it is made on {place.source} is not known, it has just been deleted or made"

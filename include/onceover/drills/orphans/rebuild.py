@@ -256,8 +256,8 @@ class TopicRebuild:
 
     def _check_positions(self, looks: Sequence[OrphanLook]) -> None:
         """Return where no group has a position in the topics alone that nobody was shown."""
-        survey = self.plan.survey
-        now = self.positions.read({look.source: survey.copy_of(look.source) for look in looks})
+        view = self.plan.view
+        now = self.positions.read({look.source: view.copy_of(look.source) for look in looks})
         for error in now.unheard:
             raise error
         for topic, lone in now.found.items():

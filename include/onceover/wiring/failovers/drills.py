@@ -131,7 +131,7 @@ def _clients(flow: Flow, source: Cluster) -> ClientsSeen:
 
 
 @dataclass(frozen=True)
-class RehearsalWish:
+class RehearsalOptions:
     """What a person types.
 
     Args:
@@ -171,7 +171,7 @@ def matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | Non
 
 @contextmanager
 def rehearsal(
-    flow: Flow, source: Cluster, target: Cluster, wish: RehearsalWish, pause: Pause
+    flow: Flow, source: Cluster, target: Cluster, options: RehearsalOptions, pause: Pause
 ) -> Iterator[Rehearsal]:
     """Yield what rehearses a failover of the flow."""
     home = drills_dir(flow)
@@ -188,12 +188,12 @@ def rehearsal(
     with drill_journal(flow, target, pause) as journal:
         yield Rehearsal(
             parts,
-            wish.request(),
+            options.request(),
             flow.groups.selects,
             journal,
             partial(keep_report, home),
             objectives_of(flow),
-            about_drill(flow, "rehearsal: clients are not touched", wish.started_by),
+            about_drill(flow, "rehearsal: clients are not touched", options.started_by),
         )
 
 

@@ -17,7 +17,7 @@ from onceover.drills.orphans.files import path_in
 from onceover.drills.orphans.plan import OrphanPlace
 from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
-from onceover.drills.orphans.survey import OrphanReader
+from onceover.drills.orphans.view import OrphanReader
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
@@ -31,7 +31,7 @@ ORPHANS: Final = "orphans"
 
 
 @dataclass(frozen=True)
-class OrphanWish:
+class OrphanOptions:
     """What a person types.
 
     Args:
@@ -50,19 +50,19 @@ class OrphanWish:
 
 @contextmanager
 def orphan_export(
-    flow: Flow, source: Cluster, target: Cluster, wish: OrphanWish, pause: Pause
+    flow: Flow, source: Cluster, target: Cluster, options: OrphanOptions, pause: Pause
 ) -> Iterator[OrphanExport]:
     """Yield what exports the orphans of a flow's old source.
 
     Raises:
         UsageError: an expression is none, or of no use; the flow the other way is not in order.
     """
-    if wish.forget and not wish.rebuild:
+    if options.forget and not options.rebuild:
         raise UsageError(
             "--forget-group means nothing without --rebuild: no position is deleted",
             resolve="leave it out, or add --rebuild",
         )
-    forgets = matcher("--forget-group", wish.forget) or (lambda _: False)
+    forgets = matcher("--forget-group", options.forget) or (lambda _: False)
     topic = OrphanTopic(target, flow.flow, flow.source.alias, flow.state.replication_factor)
     folder = run_dir(flow) / ORPHANS
     back = flow.switchover.reverse
@@ -83,7 +83,7 @@ def orphan_export(
             target,
             translator,
             lambda info: explain(info.name, which, is_internal=info.is_internal).inside,
-            matcher("--topics", wish.topics),
+            matcher("--topics", options.topics),
             handled,
         )
         parts = OrphanParts(
@@ -97,9 +97,9 @@ def orphan_export(
             drills=journal,
             journal=journal_of(flow, ORPHANS),
             quiet_s=flow.switchover.quiet_ms / 1000,
-            about={"by": wish.started_by or login(), "host": socket.gethostname()},
+            about={"by": options.started_by or login(), "host": socket.gethostname()},
         )
-        yield OrphanExport(parts, rebuild=wish.rebuild, forgets=forgets)
+        yield OrphanExport(parts, rebuild=options.rebuild, forgets=forgets)
 
 
 def _untaken(flow: Flow, topics: Collection[str]) -> dict[str, str]:

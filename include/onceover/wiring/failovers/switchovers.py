@@ -102,7 +102,7 @@ _PLACES_S: Final = 8.0
 
 
 @dataclass(frozen=True)
-class SwitchoverWish:
+class SwitchoverOptions:
     """What a person types.
 
     Args:
@@ -136,7 +136,7 @@ class _Recorded:
 
 @contextmanager
 def switchover(
-    flow: Flow, source: Cluster, target: Cluster, wish: SwitchoverWish, pause: Pause
+    flow: Flow, source: Cluster, target: Cluster, options: SwitchoverOptions, pause: Pause
 ) -> Iterator[Switchover]:
     """Yield what switches a flow's topics over.
 
@@ -144,14 +144,19 @@ def switchover(
         UsageError: an expression is none, an option means nothing in this mode, or the flow the other way is
             not in order.
     """
-    if wish.whatever_is_lost and wish.mode == PLANNED:
+    if options.whatever_is_lost and options.mode == PLANNED:
         raise UsageError(
             "--whatever-is-lost means nothing with --mode planned: nothing is lost",
             resolve="leave it out, or name another mode",
         )
     reverse = None if flow.switchover.reverse is None else reverse_flow(flow, flow.switchover.reverse)
     spec = flow.switchover
-    if spec.fence == ACLS and flow.topics.sync_acls and EVERYBODY not in spec.deny and wish.mode == PLANNED:
+    if (
+        spec.fence == ACLS
+        and flow.topics.sync_acls
+        and EVERYBODY not in spec.deny
+        and options.mode == PLANNED
+    ):
         raise UsageError(
             "the flow would carry the DENYs over to the copies, and keep clients off the target",
             code=DrillCode.SWITCHOVER_UNSET,
@@ -163,19 +168,19 @@ def switchover(
         how = fence_makers(flow, source, journal, "plan", pause)[spec.fence]().how
         redirect = f"{spec.command[0]} redirect" if spec.redirect == COMMAND else "a person, who confirms it"
         yield Switchover(
-            lambda drill: _parts(flow, source, target, journal, reverse, drill, wish, pause),
+            lambda drill: _parts(flow, source, target, journal, reverse, drill, options, pause),
             SwitchoverRequest(
-                wish.mode,
-                matcher("--topics", wish.topics),
+                options.mode,
+                matcher("--topics", options.topics),
                 how,
                 redirect,
                 spec.reverse,
-                wish.whatever_is_lost,
+                options.whatever_is_lost,
             ),
             journal,
             partial(keep_report, drills_dir(flow)),
             objectives_of(flow),
-            about_drill(flow, f"{wish.mode} switchover: clients are moved", wish.started_by),
+            about_drill(flow, f"{options.mode} switchover: clients are moved", options.started_by),
             flow.state.replication_factor,
         )
 
@@ -277,10 +282,10 @@ def _parts(
     journal: DrillJournal,
     reverse: Flow | None,
     drill: str,
-    wish: SwitchoverWish,
+    options: SwitchoverOptions,
     pause: Pause,
 ) -> SwitchoverParts:
-    spec, groups = flow.switchover, GroupRequest(allowed=Allowed(take_over=wish.take_over))
+    spec, groups = flow.switchover, GroupRequest(allowed=Allowed(take_over=options.take_over))
     makers = fence_makers(flow, source, journal, drill, pause)
     return SwitchoverParts(
         flow=flow.flow,
@@ -290,13 +295,13 @@ def _parts(
         glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
         scope=lambda: _in_scope(flow, source),
-        groups=lambda: _groups(flow, source, target, groups, wish.mode),
+        groups=lambda: _groups(flow, source, target, groups, options.mode),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=makers[spec.fence](),
         lifted=LiftedFences(makers),
-        denied=lambda copies: denied(target, reverse if wish.mode == PLANNED else None, copies),
-        welcome=_welcome(reverse, wish.mode, pause),
+        denied=lambda copies: denied(target, reverse if options.mode == PLANNED else None, copies),
+        welcome=_welcome(reverse, options.mode, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
@@ -385,7 +390,7 @@ def reverse_flow(flow: Flow, name: str) -> Flow:
 
 
 def behind(flow: Flow, copies: Collection[str]) -> Seeding:
-    """Return the wish that the flow the other way begins exactly behind the promotion of some copies."""
+    """Return the seeding by which the flow the other way begins right behind the promotion of copies."""
     topics = "|".join(map(re.escape, sorted(copies))) or _NO_TOPIC
     return Seeding(f"promoted:{flow.path}", Choice(replace=True), topics)
 

@@ -24,7 +24,7 @@ from onceover.planning.operation import Caller, wait
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Promoted
 from onceover.wiring.failovers import switchovers
-from onceover.wiring.failovers.switchovers import SwitchoverWish, abort_drill, switchover
+from onceover.wiring.failovers.switchovers import SwitchoverOptions, abort_drill, switchover
 from onceover.wiring.flows import opened
 from onceover.wiring.status import read_status
 from tests.support.clusters import SharedCluster
@@ -53,8 +53,8 @@ def copied(replica: Orphaned) -> str:
 
 @contextmanager
 def unplanned(replica: Orphaned) -> Iterator[Switchover]:
-    wish = partial(switchover, wish=SwitchoverWish("unplanned"), pause=wait)
-    with opened(load_flow(str(replica.flow.path)), wish) as operation:
+    options = partial(switchover, options=SwitchoverOptions("unplanned"), pause=wait)
+    with opened(load_flow(str(replica.flow.path)), options) as operation:
         yield operation
 
 

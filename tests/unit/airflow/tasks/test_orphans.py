@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
-from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
 from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
@@ -36,7 +36,7 @@ def look_of(records: int) -> OrphanLook:
 def plan_of(records: int, *, rebuild: bool = False) -> OrphansPlan:
     look = look_of(records)
     return plan_orphans(
-        PLACE, OrphanSurvey((look,), (TORN,), (), {}, ()), {}, rebuild=TERMS if rebuild else None
+        PLACE, OrphanView((look,), (TORN,), (), {}, ()), {}, rebuild=TERMS if rebuild else None
     )
 
 
@@ -61,9 +61,9 @@ def test_a_person_is_shown_everything_that_is_done_for_good(monkeypatch: pytest.
 def test_a_position_that_goes_with_its_topic_is_shown_with_it() -> None:
     """Before everything that can be taken back."""
     lone = LonePositions({"orders": [LonePosition("billing-old", "orders", ((0, 4),))]})
-    survey = OrphanSurvey((look_of(1),), (), (), {}, ())
+    view = OrphanView((look_of(1),), (), (), {}, ())
     text = ORPHANS.question(
-        plan_orphans(PLACE, survey, {}, rebuild=replace(TERMS, positions=lone, forgets=lambda _: True))
+        plan_orphans(PLACE, view, {}, rebuild=replace(TERMS, positions=lone, forgets=lambda _: True))
     )
     assert "group billing-old" in text
     assert text.index("| forget |") < text.index("| export |")
@@ -75,8 +75,8 @@ def test_no_deletion_is_left_out_of_what_a_person_is_shown() -> None:
     notes = tuple(Refusal(name, "LED_BACK", "by now", "nothing", blocks=False) for name in names)
     looks = tuple(replace(look_of(1), source=TopicPartition(name, 0)) for name in names)
     shapes = {name: TopicShape("id", 1, 3, {"retention.ms": "-1"}) for name in names}
-    survey = OrphanSurvey(looks, (), (), {}, notes, unseen=("payments",))
-    plan = plan_orphans(PLACE, survey, {}, rebuild=RebuildTerms(shapes, {}, 3))
+    view = OrphanView(looks, (), (), {}, notes, unseen=("payments",))
+    plan = plan_orphans(PLACE, view, {}, rebuild=RebuildTerms(shapes, {}, 3))
     text = ORPHANS.question(plan)
     first_export = text.index("| export |")
     for name in names:

@@ -60,7 +60,7 @@ def test_report_names_whoever_started_the_run(
     asked: list[str | None] = []
 
     def opened(_flow: object, make: Any) -> Any:
-        asked.append(make.keywords["wish"].started_by)
+        asked.append(make.keywords["options"].started_by)
         return nullcontext()
 
     monkeypatch.setattr(flows, "opened", opened)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onceover.drills.codes import DrillCode
-from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey, TopicShape
+from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.plan import (
     NOTHING,
     HeldPart,
@@ -44,8 +44,8 @@ def look(tp: TopicPartition, records: int = 0, *, cut: int = 10) -> OrphanLook:
 
 
 def planned(*looks: OrphanLook, held: HeldPart = NOTHING, notes: tuple[Refusal, ...] = ()) -> OrphansPlan:
-    survey = OrphanSurvey(looks, (), (), {9: "billing"}, notes)
-    return plan_orphans(PLACE, survey, {origin_of(looks[0]): held}, rebuild=TERMS)
+    view = OrphanView(looks, (), (), {9: "billing"}, notes)
+    return plan_orphans(PLACE, view, {origin_of(looks[0]): held}, rebuild=TERMS)
 
 
 def test_a_topic_without_orphans_stays() -> None:
@@ -109,8 +109,8 @@ def test_a_partition_that_nobody_can_tell_about_keeps_its_topic() -> None:
 def test_an_approval_covers_what_grows_and_no_other_deletion() -> None:
     """More to export is the same; a topic that ends elsewhere is not what was shown."""
     approved = Approval.of(planned(look(A0, 3)).items)
-    survey = OrphanSurvey((look(A0, 4),), (), (), {}, ())
-    approved.check(plan_orphans(PLACE, survey, {}, rebuild=None).items, "here")
+    view = OrphanView((look(A0, 4),), (), (), {}, ())
+    approved.check(plan_orphans(PLACE, view, {}, rebuild=None).items, "here")
     with pytest.raises(NeedsOperator, match="something else") as refused:
         approved.check(planned(look(A0, 4)).items, "here")
     assert "its partitions end 0 at 14" in str(refused.value)
@@ -138,9 +138,9 @@ def test_a_plan_tells_no_content() -> None:
 def test_a_topic_stays_where_it_would_not_come_back_or_its_export_is_weaker(
     change: dict[str, object], code: str, part: str
 ) -> None:
-    survey = OrphanSurvey((look(A0, 3),), (), (), {}, ())
+    view = OrphanView((look(A0, 3),), (), (), {}, ())
     terms = replace(TERMS, **change)  # type: ignore[arg-type]
-    plan = plan_orphans(PLACE, survey, {}, rebuild=terms)
+    plan = plan_orphans(PLACE, view, {}, rebuild=terms)
     (refused,) = plan.refused
     assert (plan.rebuild, refused.code, part in refused.message) == ((), code, True)
     assert [c.what for c in plan.changes] == ["export", "write"]
@@ -151,7 +151,7 @@ def lone_plan(*positions: LonePosition, forgets: str = "", **more: Any) -> Orpha
     for each in positions:
         found.setdefault(each.topic, []).append(each)
     terms = replace(TERMS, positions=LonePositions(found, **more), forgets=lambda group: group == forgets)
-    return plan_orphans(PLACE, OrphanSurvey((look(A0, 3), look(B0, 1)), (), (), {}, ()), {}, rebuild=terms)
+    return plan_orphans(PLACE, OrphanView((look(A0, 3), look(B0, 1)), (), (), {}, ()), {}, rebuild=terms)
 
 
 def test_a_topic_stays_with_a_position_that_stands_nowhere_else() -> None:
@@ -192,30 +192,30 @@ def test_where_not_all_groups_are_known_every_topic_stays() -> None:
 
 
 def test_a_copy_of_another_name_never_comes_back_as_the_topic() -> None:
-    survey = OrphanSurvey((look(A0, 3),), (), (), {}, (), copies={"a": "east.a"})
-    (refused,) = plan_orphans(PLACE, survey, {}, rebuild=TERMS).refused
+    view = OrphanView((look(A0, 3),), (), (), {}, (), copies={"a": "east.a"})
+    (refused,) = plan_orphans(PLACE, view, {}, rebuild=TERMS).refused
     assert (refused.code, "east.a" in refused.message) == ("SWITCHOVER_UNSET", True)
 
 
 def test_what_is_not_known_of_another_flow_keeps_every_topic() -> None:
     unknown = Refusal("flow x", DrillCode.NOT_READ, "is not known", "wait")
-    survey = OrphanSurvey((look(A0, 3), look(B0, 1)), (), (), {}, (unknown,), holding=(unknown,))
-    plan = plan_orphans(PLACE, survey, {}, rebuild=TERMS)
+    view = OrphanView((look(A0, 3), look(B0, 1)), (), (), {}, (unknown,), holding=(unknown,))
+    plan = plan_orphans(PLACE, view, {}, rebuild=TERMS)
     assert (plan.rebuild, {r.object for r in plan.refused}) == ((), {"flow x", "a", "b"})
 
 
 def test_a_topic_that_was_deleted_and_not_made_again_is_made() -> None:
     """As it was; a run that may not rebuild names the one that does."""
-    survey = OrphanSurvey((), (), (), {}, (), gone=frozenset({"a"}))
-    plan = plan_orphans(PLACE, survey, {}, rebuild=TERMS, unmade={"a": SHAPE, "b": SHAPE})
+    view = OrphanView((), (), (), {}, (), gone=frozenset({"a"}))
+    plan = plan_orphans(PLACE, view, {}, rebuild=TERMS, unmade={"a": SHAPE, "b": SHAPE})
     ((what, of),) = [(c.what, c.object) for c in plan.changes]
     assert (what, of, plan.remade, plan.exit_code) == ("create", "topic a on east, empty", ("a",), 0)
-    (refused,) = plan_orphans(PLACE, survey, {}, rebuild=None, unmade={"a": SHAPE}).refused
+    (refused,) = plan_orphans(PLACE, view, {}, rebuild=None, unmade={"a": SHAPE}).refused
     assert (refused.object, refused.code, "--rebuild" in refused.resolve) == ("a", "MADE_ANEW", True)
 
 
 def test_topics_that_were_not_looked_at_are_said() -> None:
-    survey = OrphanSurvey((look(A0, 3),), (), (), {}, (), unseen=("b",))
-    plan = plan_orphans(PLACE, survey, {}, rebuild=None)
+    view = OrphanView((look(A0, 3),), (), (), {}, (), unseen=("b",))
+    plan = plan_orphans(PLACE, view, {}, rebuild=None)
     assert plan.document()["torn_not_looked_for"] == ["b"]
     assert "b: not looked at" in plan.describe()

@@ -99,7 +99,7 @@ class Asked:
             plan=SimpleNamespace(
                 flow="f",
                 forgotten=frozenset(),
-                survey=SimpleNamespace(copy_of=lambda tp: tp),
+                view=SimpleNamespace(copy_of=lambda tp: tp),
                 place=SimpleNamespace(back="back"),
             ),
             caller=SimpleNamespace(pause=lambda _: self.asked("pauses")),

@@ -13,7 +13,7 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.records import visible_between
-from onceover.drills.orphans.looks import OrphanLook, OrphanSurvey
+from onceover.drills.orphans.looks import OrphanLook, OrphanView
 from onceover.drills.orphans.promoted import PromotedTopics, gone, unread_partition
 from onceover.drills.orphans.tally import MetBatch, OrphanTally, SpanReader
 from onceover.drills.orphans.torn import (
@@ -57,7 +57,7 @@ class OrphanReader:
     source: Cluster
     topics: PromotedTopics
 
-    def read(self) -> OrphanSurvey:
+    def read(self) -> OrphanView:
         """Return what stands behind the cuts now. Changes nothing.
 
         Raises:
@@ -73,7 +73,7 @@ class OrphanReader:
             note = Refusal(
                 f"flow {self.topics.flow}", DrillCode.NOTHING_CHOSEN, text, "nothing", blocks=False
             )
-            return OrphanSurvey((), (), (), {}, (note,))
+            return OrphanView((), (), (), {}, (note,))
         judged = self.topics.judged(chosen)
         most = max(_LEAST_SPANS, _MOST_SPANS // max(1, 2 * len(judged.looks)))
         scanned, unread = self._all_scanned(judged.looks, most)
@@ -81,7 +81,7 @@ class OrphanReader:
         several, short = self._torn(scanned, ids, most)
         looks = tuple(look for look, _ in scanned)
         seen = {look.source.topic for look in looks}
-        return OrphanSurvey(
+        return OrphanView(
             looks,
             tuple(several),
             short,
