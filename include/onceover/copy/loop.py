@@ -20,7 +20,7 @@ from functools import partial
 from onceover.clock import now_ms
 from onceover.copy.account import Account, Waiting, own_refused
 from onceover.copy.identity import LaneIdentity
-from onceover.copy.partition import MERGING, PartitionCopy
+from onceover.copy.partition import PartitionCopy
 from onceover.copy.quota import Quota
 from onceover.copy.reading import Ends, NoEnds, Review, Source, Throttle
 from onceover.copy.returns import Returns
@@ -281,9 +281,8 @@ class CopyLoop:
         position = self.fetcher.positions[tp]
         partition.lso = answer.last_stable_offset
         visible: list[Visible | Run] = []
-        policy = MERGING if partition.merges else None
         try:
-            for one in seen(answer.records, answer.aborted, position.offset, policy):
+            for one in seen(answer.records, answer.aborted, position.offset, partition.merging):
                 visible.append(one)
                 position.offset = one.header.next_offset
                 position.last_fetched_epoch = one.header.leader_epoch

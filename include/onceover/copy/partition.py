@@ -31,7 +31,13 @@ from onceover.model import TopicPartition
 from onceover.stops.record import Stop
 from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
 from onceover.wire.batches.kernel import Policy
-from onceover.wire.batches.records import EncodedBatch, decode_payload, reencode, reencode_run
+from onceover.wire.batches.records import (
+    EncodedBatch,
+    Unmergeable,
+    decode_payload,
+    reencode,
+    reencode_run,
+)
 from onceover.wire.batches.runs import Run
 from onceover.wire.batches.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.visibility import Visible
@@ -49,6 +55,8 @@ _MERGED_BYTES = 1 << 18
 # Small as they are, a few kilobytes can stand for gigabytes: more than this is not worth expanding, and
 # stays below what a topic takes with default settings.
 _MERGED_PLAIN_BYTES = 1 << 19
+# Expanded sixteen times it is as large as that.
+_SHORTEST_BYTES = 1 << 15
 # Compiled, merging a kilobyte of records that are not compressed costs 0.3 us (measured): below this a batch
 # is cheaper as a part of a larger one, too.
 _SMALL_BYTES = 1 << 16
@@ -105,6 +113,7 @@ class PartitionCopy:
     bytes: int = 0
     target_start: int = field(init=False)
     runs: int = 0
+    _merging: Policy = MERGING
     _segments: SegmentBuilder = field(default_factory=SegmentBuilder)
     _others: dict[TopicPartition, PairWrites] = field(default_factory=dict)
 
@@ -141,6 +150,11 @@ class PartitionCopy:
     def merges(self) -> bool:
         """True where runs of small batches are wanted together: nobody looks at each."""
         return self.handling is None and self.obstacle.empty
+
+    @property
+    def merging(self) -> Policy | None:
+        """Which runs of small batches are wanted together; None where none are."""
+        return self._merging if self.merges else None
 
     def outgoing(self, visible: Sequence[Visible | Run]) -> Iterator[Outgoing | None]:
         """Yield the batches to produce, moving ``position`` over them and over what is skipped.
@@ -181,16 +195,28 @@ class PartitionCopy:
             del merged
             yield from self._as_one(made, run.header)
             return
-        visible: list[Visible] = []
+        parts: list[Visible | Run] = []
         damage = None
         try:
-            visible.extend(run.apart())
+            parts.extend(self._parts(run))
         except CorruptBatch as error:
             damage = error
         # What comes before the damage is copied first, so that the stop names its place.
-        yield from self._some(visible)
+        yield from self.outgoing(parts)
         if damage is not None:
             raise damage
+
+    def _parts(self, run: Run) -> Iterator[Visible | Run]:
+        """Yield a run that cannot be merged as shorter ones: what is compressed well expands too far.
+
+        The next ones of this partition are as short. Below some size it is not for that.
+        """
+        # Two of them, and not what is left over a third time.
+        most_bytes = run.size_bytes // 2 + _TINY_BYTES
+        if not self.merges or not run.facts.packed or most_bytes < _SHORTEST_BYTES:
+            return run.apart()
+        self._merging = self._merging._replace(packed_bytes=min(self._merging.packed_bytes, most_bytes))
+        return run.within(self._merging)
 
     def _groups(self, visible: list[Visible]) -> Iterator[list[Visible]]:
         """Yield runs of tiny batches together, everything else alone."""
@@ -221,7 +247,7 @@ class PartitionCopy:
             for header, batch in batches:
                 verify(header, batch)
             encoded = reencode_run(_small(batches), from_offset=self.position) if batches else None
-        except (CorruptBatch, BatchTooLarge):
+        except (CorruptBatch, BatchTooLarge, Unmergeable):
             yield from self._apart(group)
             return
         made = [] if encoded is None else [encoded]

@@ -21,7 +21,7 @@ from onceover.wire.batches.visibility import AbortedTransaction, Visible
 from onceover.wire.offsetmap import Segment
 from onceover.wire.progress import CopiedBatch
 from tests.support.hostile import seal
-from tests.support.rawkafka import Codec, RawRecord, build_batch
+from tests.support.rawkafka import Codec, RawRecord, build_batch, encode_record
 from tests.unit.copy.batches import answer, stored
 from tests.unit.copy.loop import TARGET_START, A, B, FakeProducer, Setting, partition
 from tests.unit.copy.test_partition import skipped, take, values, visible
@@ -123,6 +123,51 @@ def test_an_answer_of_which_transactions_were_aborted_is_read_batch_by_batch() -
     for aborted in ([], [AbortedTransaction(0, 9)]):
         runs = [isinstance(one, Run) for one in seen(batches, aborted, 0, MERGING)]
         assert runs == ([True] if not aborted else [False] * 20)
+
+
+def test_what_expands_too_far_at_once_goes_out_as_shorter_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither batch by batch nor by Python; the next answer's runs are as short from the beginning."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("by Python")
+
+    monkeypatch.setattr("onceover.copy.partition.reencode_run", refuse)
+    rng, copy = random.Random(3), partition(A)
+    words = [rng.randbytes(20) for _ in range(30)]
+    batches, lengths = [], []
+    for n in range(1_500):
+        value = b"".join(rng.choices(words, k=150))
+        batch = bytearray(build_batch([RawRecord(b"k", value, timestamp_ms=1_000)], codec=Codec.LZ4))
+        struct.pack_into(">q", batch, 0, n)
+        batches.append(bytes(batch))
+    for half in (batches[:750], batches[750:]):
+        out = take(copy, *seen(memoryview(bytearray(b"".join(half))), (), 0, copy.merging))
+        assert contents(out) == [
+            value for one in half for value in contents(take(partition(A), *visible(one)))
+        ]
+        lengths.append([one.header.count for one in out])
+    assert max(map(len, lengths)) < 20
+    # Found out once: the second half's runs fit at once.
+    first = next(one for one in seen(memoryview(bytearray(b"".join(half))), (), 0, copy.merging))
+    assert isinstance(first, Run) and first.merged(0, 1 << 19) is not None
+
+
+@pytest.mark.usefixtures("codec_path")
+def test_a_record_with_attributes_of_its_own_stays_in_its_batch() -> None:
+    """One of their bits means LogAppendTime to librdkafka, which goes by the batch then."""
+    for odd in (0, 5, 19):
+        batches = []
+        for n in range(20):
+            record = bytearray(encode_record(RawRecord(b"k", b"v%d" % n, timestamp_ms=0), 0, 0))
+            # Behind its length, of one byte.
+            record[1] = 8 if n == odd else 0
+            batch = bytearray(seal(bytes(record), base_offset=n))
+            struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[21:])))
+            batches.append(bytes(batch))
+        out = take(partition(A), *visible(*batches))
+        assert contents(out) == [b"v%d" % n for n in range(20)]
+        [alone] = [one for one in out if one.source_runs[0][0] <= odd < sum(one.source_runs[-1])]
+        assert bytes(alone.batch) == batches[odd]
 
 
 class Limited:

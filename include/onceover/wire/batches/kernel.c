@@ -214,6 +214,7 @@ typedef struct {
     int64_t *runs, runs_room, run_count;
     int64_t expected; /* the next source offset, where it belongs to the same run */
     int64_t plain;    /* what records may take before compression, where `out` has them compressed */
+    int merging;      /* of several batches; see Unmergeable in records.py */
     int64_t count, base_timestamp, max_timestamp;
 } Sink;
 
@@ -297,7 +298,7 @@ static int take(Sink *sink, const Batch *batch, const uint8_t *at, const uint8_t
     for (int64_t left = batch->count; left; left--) {
         if (!(at = next_record(batch, at, end, &last_delta, &record)))
             return NOT_ME;
-        if (wanted(sink, &record) && append(sink, &record))
+        if (wanted(sink, &record) && ((sink->merging && record.attributes) || append(sink, &record)))
             return NOT_ME;
     }
     return at == end ? 0 : NOT_ME;
@@ -541,6 +542,8 @@ static int splice(Sink *sink, const Batch *batch, const uint8_t *frame, const ui
         return NOT_ME;
     if (!wanted(sink, &record))
         return 0;
+    if (record.attributes)
+        return NOT_ME;
     uint8_t head[MOST_HEAD];
     int64_t head_size = admit(sink, &record, head), size = head_size + (record.end - record.body);
     uint8_t *out = sink->out + LZ4_BLOCK_SIZE_BYTES, *after;
@@ -605,6 +608,7 @@ EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t fr
     int64_t strongest = NONE;
     sink.expected = -1;
     sink.plain = spliced;
+    sink.merging = 1;
     if (spliced) {
         /* At the end comes a block of no size. */
         if (room < (int64_t)sizeof lz4_head + LZ4_BLOCK_SIZE_BYTES)

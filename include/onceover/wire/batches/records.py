@@ -71,6 +71,14 @@ class RawRecord(NamedTuple):
 _Plain: TypeAlias = tuple[int, int, bytes, int]
 
 
+class Unmergeable(Exception):
+    """A record whose own attributes are not 0, which no client writes and brokers take.
+
+    librdkafka takes one of their bits (0x08) for LogAppendTime: it shows the batch's largest timestamp, which
+    would be another one in another batch.
+    """
+
+
 class DecodedRecord(NamedTuple):
     """A record taken apart. Header keys are bytes: Kafka does not check that they are UTF-8."""
 
@@ -284,11 +292,14 @@ def reencode_run(batches: Sequence[Unpacked], *, from_offset: int) -> EncodedBat
 
     Raises:
         CorruptBatch: a batch cannot be taken apart.
+        Unmergeable: a record has to stay in its batch.
     """
     records: list[_Plain] = []
     for unpacked in batches:
         records += _scan(*unpacked)
     records = [record for record in records if record[0] >= from_offset]
+    if any(attributes for _, _, _, attributes in records):
+        raise Unmergeable
     codec = max((unpacked.header.codec for unpacked in batches), key=WEAKEST_FIRST.index)
     return encode_raw(records, codec) if records else None
 

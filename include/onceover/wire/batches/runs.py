@@ -92,6 +92,10 @@ class Run(NamedTuple):
         """
         return visible_batches(self.batch, (), 0, control_type)
 
+    def within(self, policy: kernel.Policy) -> Iterator[Visible | Run]:
+        """Yield the batches, what is worth it in shorter runs; raises as ``apart``."""
+        return seen(self.batch, (), 0, policy)
+
     def merged(
         self, from_offset: int, most_bytes: int, packing: Packing | None = None
     ) -> EncodedBatch | None:

@@ -26,7 +26,14 @@ from onceover.wire.batches.batch import (
 )
 from onceover.wire.batches.compression import compress
 from onceover.wire.batches.kernel import Policy, RunFacts
-from onceover.wire.batches.records import EncodedBatch, control_type, reencode, reencode_run, sealed
+from onceover.wire.batches.records import (
+    EncodedBatch,
+    Unmergeable,
+    control_type,
+    reencode,
+    reencode_run,
+    sealed,
+)
 from onceover.wire.batches.runs import Packing, Run, seen
 from onceover.wire.batches.unpack import Unpacked, unpack
 from onceover.wire.batches.varint import encode_varint
@@ -143,7 +150,10 @@ def same(made: EncodedBatch | None, expected: EncodedBatch | None) -> bool:
 def merged_in_python(run: Run, from_offset: int) -> EncodedBatch | None:
     """Return what the Python code makes of a run."""
     found = [(h, b) for h, b in iter_batches(run.batch) if h.count and not h.is_control]
-    return reencode_run([unpack(*each, 1 << 30) for each in found], from_offset=from_offset)
+    try:
+        return reencode_run([unpack(*each, 1 << 30) for each in found], from_offset=from_offset)
+    except Unmergeable:
+        return None
 
 
 @settings(max_examples=examples(300))
