@@ -7,20 +7,31 @@ as bytes; where a batch has to be encoded anew, the test shows that it was.
 from __future__ import annotations
 
 import random
+import struct
 import time
 from typing import NoReturn
 
+import crc32c
 import pytest
 
 from onceover.model import TopicPartition
 from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Traffic
 from tests.support.operations import apply_repair
-from tests.support.rawkafka import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, BatchView, Codec, RawRecord
+from tests.support.rawkafka import (
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchView,
+    Codec,
+    RawRecord,
+    build_batch,
+)
 from tests.support.replica import Replica, alter_config, topic_config
 from tests.support.wait import wait_until
 
 _CODEC_BITS = 0x07
+_HEADER_BYTES = 61
 _CLEANER_TIMEOUT_S = 60.0
 
 
@@ -133,6 +144,21 @@ def test_a_target_that_takes_them_together_only_gets_them_so(replica: Replica) -
     replica.assert_same(topic)
     batches = [(b.record_count, frame) for b, frame in replica.target.payloads(topic, 0) if not b.is_control]
     assert all(count > 100 and lz4_blocks(frame) < 8 for count, frame in batches)
+
+
+def test_records_with_attributes_of_their_own_keep_their_times(replica: Replica) -> None:
+    """Brokers take them; to librdkafka, which reads them here, one bit means the batch's largest time."""
+    topic = replica.topic()
+    for number in range(12):
+        batch = bytearray(build_batch([RawRecord(b"k", b"%d" % number, timestamp_ms=EPOCH_MS + number)]))
+        # Behind the batch's header and the record's length.
+        batch[_HEADER_BYTES + 1] = 8
+        struct.pack_into(">I", batch, 17, crc32c.crc32c(bytes(batch[21:])))
+        replica.source.as_it_is(topic, 0, bytes(batch))
+    replica.copy()
+    replica.assert_same(topic)
+    times = [seen.timestamp_ms for seen in replica.target_records(topic).values()]
+    assert times == [EPOCH_MS + number for number in range(12)]
 
 
 @pytest.mark.parametrize("most_bytes", [1 << 20, 100_000], ids=["default", "less than is merged"])

@@ -153,6 +153,10 @@ class Adversary:
         """One batch without a producer id."""
         return self._connection.produce(topic, partition, build_batch(records, codec=codec))
 
+    def as_it_is(self, topic: str, partition: int, batch: bytes) -> int:
+        """Produce a batch whatever is in it; return its base offset."""
+        return self._connection.produce(topic, partition, batch)
+
     def idempotent(
         self, topic: str, partition: int, records: Sequence[RawRecord], codec: Codec = Codec.NONE
     ) -> int:
