@@ -26,7 +26,7 @@ TASKS = {"check_flow": {"replicate", "report_result"}, "replicate": {"report_res
 HEAVY = (
     "pyspark",
     "confluent_kafka",
-    "kafka",
+    "kafka.protocol",
     "aiokafka",
     "pyarrow",
     "pandas",
