@@ -493,8 +493,9 @@ static uint8_t *put_sequence(uint8_t *out, const uint8_t *end, const uint8_t *he
 
 /* Write a record's block with another head, from `block`, which was expanded to `plain`. Whatever repeats bytes of the
  * old head is written out; all else repeats what is as far away as before. Return where it ends, NULL without room. */
-static uint8_t *put_block(uint8_t *out, const uint8_t *end, const uint8_t *head, int64_t head_size, const Record *record,
-                          const uint8_t *plain, const uint8_t *block, const uint8_t *block_end) {
+static uint8_t *put_block(uint8_t *out, const uint8_t *end, const uint8_t *head, int64_t head_size,
+                          const Record *record, const uint8_t *plain, const uint8_t *block,
+                          const uint8_t *block_end) {
     const uint8_t *written = record->body;
     for (const uint8_t *at = block; at < block_end;) {
         uint8_t token = *at++;
@@ -598,9 +599,9 @@ EXPORTED int32_t onceover_rewrite(const uint8_t *payload, int64_t size, const Ba
 /* Make neighbouring batches, which lie one behind the other in `batches`, one payload of the records from a source
  * offset on. Checksums are compared; batches without records are left out.
  *
- * `scratch` is where a compressed batch is expanded. With `spliced`, every batch has one record in LZ4, and what is made is a
- * frame of it that expands to so many bytes at most, in which each stays as compressed as it was. Returns 0 with
- * `made` filled in; NOT_ME. */
+ * `scratch` is where a compressed batch is expanded. With `spliced`, every batch has one record in LZ4, and what is
+ * made is a frame of it that expands to so many bytes at most, in which each stays as compressed as it was. Returns 0
+ * with `made` filled in; NOT_ME. */
 EXPORTED int32_t onceover_merge(const uint8_t *batches, int64_t size, int64_t from, int64_t spliced, uint8_t *scratch,
                                 int64_t scratch_room, uint8_t *out, int64_t room, int64_t *runs, int64_t runs_room,
                                 int64_t *made) {
@@ -687,7 +688,7 @@ static int kind_of(const Batch *batch, int64_t size, const Policy *policy) {
 EXPORTED int64_t onceover_runs(const uint8_t *records, int64_t size, int64_t at, int64_t position, int64_t reached,
                                const Policy *policy, Run *runs, int64_t room) {
     int64_t found = 0;
-    int packed = 0, small = 0, going = 0;
+    int small = 0, going = 0;
     Run run = {0};
     while (found < room) {
         Batch batch;
@@ -696,13 +697,13 @@ EXPORTED int64_t onceover_runs(const uint8_t *records, int64_t size, int64_t at,
         int kind = OTHER;
         if (after && batch.base_offset >= reached && batch.base_offset + batch.last_delta >= position)
             kind = kind_of(&batch, bytes, policy);
-        int64_t most = packed || kind == PACKED ? policy->packed_bytes : policy->plain_bytes;
-        int fits = kind != OTHER && run.to + bytes - run.from <= most && !(packed && kind == SMALL) &&
+        int64_t most = run.packed || kind == PACKED ? policy->packed_bytes : policy->plain_bytes;
+        int fits = kind != OTHER && run.to + bytes - run.from <= most && !(run.packed && kind == SMALL) &&
                    !(small && kind == PACKED);
         if (going && !fits) {
             if (run.batches >= policy->merge_from)
                 runs[found++] = run;
-            going = packed = small = 0;
+            going = small = 0;
             continue; /* the same batch may begin the next one */
         }
         if (!after || batch.base_offset < reached)
@@ -712,7 +713,6 @@ EXPORTED int64_t onceover_runs(const uint8_t *records, int64_t size, int64_t at,
             if (!going)
                 run = (Run){.from = at, .lowest = INT64_MAX};
             going = 1;
-            packed |= kind == PACKED;
             run.packed += kind == PACKED;
             small |= kind == SMALL;
             run.last = at;

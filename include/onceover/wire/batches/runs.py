@@ -108,9 +108,9 @@ class Run(NamedTuple):
             packing: what was learnt from the runs before; None to make them as small as may be.
         """
         if packing is not None and packing.splices(self.facts):
-            made = kernel.spliced(self.batch, self.facts, from_offset, most_bytes)
-            if made is not None:
-                return sealed(made, compressed=True)
+            apart = self._spliced(from_offset, most_bytes)
+            if apart is not None:
+                return apart
             packing.failed()
         made = kernel.merged(self.batch, self.facts, from_offset, most_bytes)
         if made is None:
@@ -118,14 +118,15 @@ class Run(NamedTuple):
         encoded = sealed(made)
         if packing is not None:
             packing.learn(self.facts, len(encoded.batch) - HEADER_BYTES)
-        return self._smaller(encoded, from_offset, most_bytes)
+        if self.facts.single and len(encoded.batch) > self.size_bytes:
+            # A better compressor had made them smaller.
+            return self._spliced(from_offset, most_bytes) or encoded
+        return encoded
 
-    def _smaller(self, together: EncodedBatch, from_offset: int, most_bytes: int) -> EncodedBatch:
-        """Return records that a better compressor has made smaller as that left them."""
-        if len(together.batch) <= self.size_bytes or not self.facts.single:
-            return together
+    def _spliced(self, from_offset: int, most_bytes: int) -> EncodedBatch | None:
+        """Return the single records as they are compressed; None where they cannot stay so."""
         made = kernel.spliced(self.batch, self.facts, from_offset, most_bytes)
-        return together if made is None else sealed(made, compressed=True)
+        return None if made is None else sealed(made, compressed=True)
 
 
 def seen(
