@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.wiring.groups import GroupRequest
-from tests.support.groups import commit, offset_of
+from tests.support.groups import commit, commit_undecided, offset_of
 from tests.support.operations import apply_groups
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
@@ -38,20 +36,6 @@ def copied(replica: Replica, partitions: int = 1, records: int = 10) -> str:
     return topic
 
 
-@contextmanager
-def transaction(replica: Replica, group: str, *offsets: TopicPartition) -> Iterator[Producer]:
-    """Let a reader with assign() commit on the target in a transaction, which is left open."""
-    reader = Consumer({**replica.target_client, "group.id": group, "enable.auto.commit": False})
-    writer = Producer({**replica.target_client, "transactional.id": f"{group}-reader"})
-    try:
-        writer.init_transactions(_TIMEOUT_S)
-        writer.begin_transaction()
-        writer.send_offsets_to_transaction(list(offsets), reader.consumer_group_metadata(), _TIMEOUT_S)
-        yield writer
-    finally:
-        reader.close()
-
-
 def apply(replica: Replica, group: str) -> tuple[int, dict[str, str]]:
     """Put one group in place; return the exit code, and the codes of what was left alone by object."""
     flow, request = replica.flow.watch.flow, GroupRequest(patterns=[group])
@@ -63,7 +47,7 @@ def test_a_first_commit_that_is_pending_is_waited_for_and_other_partitions_go_on
     """Of all partitions of a group, a coordinator leaves out those that have nothing but a pending commit."""
     topic, group = copied(replica, partitions=2), f"{replica.name}-reader"
     commit(replica.source_client, group, topic, {0: 4, 1: 4})
-    with transaction(replica, group, TopicPartition(topic, 0, 8)) as reader:
+    with commit_undecided(replica.target_client, group, TopicPartition(topic, 0, 8)) as reader:
         assert apply(replica, group) == (TEMPORARY, {f"{group} {topic}:0": "COMMIT_PENDING"})
         assert offset_of(replica.target_client, group, topic, 1) == 4
         reader.commit_transaction(_TIMEOUT_S)

@@ -24,6 +24,7 @@ from onceover.wiring.failovers.switchovers import abort_drill
 from tests.support.groups import commit
 from tests.support.rehearsing import both_sides, nobody_alive, rehearsing
 from tests.support.replica import Replica, delete_topics
+from tests.support.switching import trouble
 from tests.support.wait import wait_until
 
 DONE, USAGE, PERSON, FENCED, INTERRUPTED, KILLED = 0, 2, 3, 4, 130, -9
@@ -67,7 +68,7 @@ def test_a_rehearsal_passes_and_leaves_nothing(replica: Replica, capsys: pytest.
     commit(replica.source_client, group, topic, {0: 7})
     before = both_sides(replica)
     code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert [step["name"] for step in told["steps"]] == list(STEP_NAMES)
     evidence = evidence_of(told)
     assert (evidence["compare"]["records"], evidence["compare"]["different"]) == (220, 0)
@@ -93,7 +94,7 @@ def test_a_sample_is_the_newest_of_each_partition(
     commit(replica.source_client, f"{replica.name}-behind", topic, {0: 3})
     commit(replica.source_client, f"{replica.name}-near", topic, {0: 17})
     code, told = ran(replica, capsys, "--sample", "5")
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert evidence_of(told)["compare"]["records"] == 205
     assert evidence_of(told)["verify"]["positions"]["exact"] == 1
     assert [finding["code"] for finding in told["findings"]] == ["GROUP_NOT_COVERED"]
@@ -112,7 +113,7 @@ def test_production_goes_on_beside_it(replica: Replica, capsys: pytest.CaptureFi
         assert replica.flow.status()["generation"] == generation
         replica.source.plain(topic, 0, replica.source.records(5))
         wait_until(lambda: len(replica.target_records(topic)) == 30, TIMEOUT_S, "the flow goes on copying")
-    assert told["verdict"] == "PASS", json.dumps(told, indent=1)
+    assert told["verdict"] == "PASS", trouble(told)
     replica.assert_same()
 
 
@@ -155,7 +156,7 @@ def test_killed_at_a_step_the_next_one_takes_everything_away(
     assert json.loads(report.read_text())["verdict"] is None
     with nobody_alive():
         code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert both_sides(replica) == before
     _, status = drill(replica, capsys, "status")
     assert [each["result"] for each in status["drills"]] == ["PASS", "died"]

@@ -39,6 +39,7 @@ from tests.integration.test_rehearsal import (
 from tests.support.groups import commit
 from tests.support.rehearsing import both_sides, rehearsing
 from tests.support.replica import Replica, delete_before, delete_topics, topic_config
+from tests.support.switching import trouble
 from tests.support.wait import wait_until
 
 
@@ -102,7 +103,7 @@ def test_with_a_full_disk_it_takes_everything_away(
 
     behind(monkeypatch, "copy", lambda: monkeypatch.setattr(drills, "put", full))
     code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (PERSON, "FAIL"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (PERSON, "FAIL"), trouble(told)
     assert both_sides(replica) == before
     errors = {step["name"]: step["error"]["code"] for step in told["steps"] if step["error"]}
     assert errors == {"copy": "PATH_UNUSABLE", "remove": "PATH_UNUSABLE"}
@@ -162,7 +163,7 @@ def test_a_journal_made_anew_meanwhile_is_not_gone_on_with(
         wait_until(lambda: newest(replica, capsys).get("step") == "read", TIMEOUT_S, "it is at a step")
         delete_topics(replica.target_client, [names.drills_topic(replica.name)])
         code, told = ran(replica, capsys)
-        assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+        assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
         hold.touch()
         assert child.wait(TIMEOUT_S) == FENCED, child.tail()
     assert both_sides(replica) == before
@@ -211,7 +212,7 @@ def test_what_could_not_be_compared_is_a_finding(
 
     behind(monkeypatch, "compare", happens)
     code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert evidence_of(told)["verify"]["positions"] == {"exact": 0, "compacted": 0, "expired": 1}
     assert [(each["code"], group in each["text"]) for each in told["findings"]] == [("NOT_COMPARED", True)]
 
@@ -235,7 +236,7 @@ def test_many_positions_are_compared_together(
     replica.copy()
     monkeypatch.setattr(records, "Fetcher", counted)
     code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert evidence_of(told)["verify"]["positions"] == {"exact": 150, "compacted": 0, "expired": 0}
     # Of each of two partitions the canaries on both sides; the positions on both sides.
     assert len(opened) == 6

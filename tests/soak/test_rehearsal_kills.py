@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from onceover.drills.rehearsing.course import STEP_NAMES
 from tests.support.clusters import SharedCluster
 from tests.support.rehearsing import both_sides, rehearsing
 from tests.support.replica import Replica
+from tests.support.switching import trouble
 
 KILLED: Final = -9
 TIMEOUT_S: Final = 90.0
@@ -47,5 +47,5 @@ def test_killed_at_every_step_boundary(
     with rehearsing(replica, tmp_path / "drill.log", step=step, when=when) as child:
         assert child.wait(TIMEOUT_S) == KILLED, child.tail()
     code, told = replica.command(capsys, "drill", "run", str(replica.flow.path))
-    assert (code, told["verdict"]) == (0, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (0, "PASS"), trouble(told)
     assert both_sides(replica) == before

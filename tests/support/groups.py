@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient
 
@@ -152,6 +159,20 @@ def _next(consumer: Consumer, what: str) -> Message:
         return None if message is None else (message,)
 
     return wait_until(polled, _TIMEOUT_S, what)[0]
+
+
+@contextmanager
+def commit_undecided(client: Mapping[str, str], group: str, *offsets: TopicPartition) -> Iterator[Producer]:
+    """Let a reader with assign() commit in a transaction, which is left open."""
+    reader = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+    writer = Producer({**client, "transactional.id": f"{group}-reader"})
+    try:
+        writer.init_transactions(_TIMEOUT_S)
+        writer.begin_transaction()
+        writer.send_offsets_to_transaction(list(offsets), reader.consumer_group_metadata(), _TIMEOUT_S)
+        yield writer
+    finally:
+        reader.close()
 
 
 def delete_group(client: Mapping[str, str], group: str) -> None:

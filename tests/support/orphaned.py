@@ -20,6 +20,7 @@ from onceover.model import TopicPartition, lane_of
 from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow, assert_same, write_flow
 from tests.support.replica import Replica, Seen, read_records
+from tests.support.switching import trouble
 
 DONE, USAGE, DECIDE, AGAIN = 0, 2, 3, 5
 ORIGIN_HEADERS = 6
@@ -44,7 +45,7 @@ class Orphaned(Replica):
         code, told = self.command(
             capsys, "drill", "run", str(self.flow.path), "--mode", "unplanned", "--approve"
         )
-        assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+        assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
         self.name_reverse()
         return told
 

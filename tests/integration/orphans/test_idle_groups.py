@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.support.flows import InlineFlow, assert_same
 from tests.support.groups import commit, commit_all, committed_all, delete_group
 from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import Seen, delete_topics, read_records
-from tests.support.switching import step_of
+from tests.support.switching import step_of, trouble
 
 HOW = {"fence": "command", "redirect": "command", "command": ["./switch"], "quiet": "500ms"}
 
@@ -33,7 +32,7 @@ def switched_over(replica: Orphaned, capsys: Capture, flow: InlineFlow) -> dict[
     flow.copy()
     arguments = "drill", "run", str(flow.path), "--mode", "planned", "--approve"
     code, told = replica.command(capsys, *arguments)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     return told
 
 

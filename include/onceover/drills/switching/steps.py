@@ -23,6 +23,7 @@ from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import AppliedGroups
+from onceover.groups.decide import PASSING
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
@@ -58,15 +59,7 @@ class PlannedSteps(SwitchSteps):
     def look(self, deadline: Deadline) -> Mapping[str, Any]:
         """Ask what a failover would cost now, and whether everything that is needed is there."""
         self._inherited = self._fenced()
-        found = self.parts.look()
-        if found["needs"]:
-            need = found["needs"][0]
-            raise NeedsOperator(
-                f"{len(found['needs'])} things have to be decided first: {need['message']}",
-                code=DrillCode.NOT_READY,
-                seen=", ".join(sorted({need["code"] for need in found["needs"]})),
-                resolve=need["resolve"],
-            )
+        found = self._decided(deadline)
         if found["status"] not in _RUNS and found["losses"] != []:
             raise NeedsOperator(
                 f"the flow does not run ({found['status']}), and there is something left to copy",
@@ -95,6 +88,28 @@ class PlannedSteps(SwitchSteps):
             "consumers": len((found["clients"] or {}).get("consumers", ())),
             "producers": len((found["clients"] or {}).get("producers", ())),
         }
+
+    def _decided(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Return what a failover would cost now, once nothing has to be decided; what may pass is waited for.
+
+        Raises:
+            NeedsOperator: NOT_READY, a person has to.
+            Retriable: NOT_READY, what may pass has not.
+        """
+        backoff = Backoff()
+        while needs := (found := self.parts.look())["needs"]:
+            codes = {need["code"] for need in needs}
+            kind = Retriable if codes <= PASSING else NeedsOperator
+            left = kind(
+                f"{len(needs)} things have to be decided first: {needs[0]['message']}",
+                code=DrillCode.NOT_READY,
+                seen=", ".join(sorted(codes)),
+                resolve=needs[0]["resolve"],
+            )
+            if kind is NeedsOperator:
+                raise left
+            backoff.pause(deadline, left)
+        return found
 
     def audit(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare what was not verified until now, while writers still write, until little is left for later.
@@ -158,12 +173,19 @@ class PlannedSteps(SwitchSteps):
         """Put the groups in place on the target, exactly where they are on the source.
 
         Who pauses for longer than a commit takes is taken for somebody who rests: where it has gone on,
-        everything is put in place once more.
+        everything is put in place once more. What may pass, such as a commit there that is not decided, is
+        waited for.
         """
-        written = 0
+        written, backoff = 0, Backoff()
         while True:
             planned, applied = self._put_in_place()
             written += len(applied.done)
+            if applied.waiting:
+                left = self._left_alone(planned, applied)
+                if not isinstance(left, Retriable):
+                    raise left
+                backoff.pause(deadline, left)
+                continue
             now, _ = self.parts.source.retry(self._groups.positions, deadline)
             others = _others(self._positions, now)
             if not others:
@@ -186,17 +208,23 @@ class PlannedSteps(SwitchSteps):
             # Old commits of the groups' own clients, looked at twice; nothing else that is risky is done.
             taken = Approval.of(row.item for row in planned.rows if row.decision.watch)
             applied = sync.apply(Caller(shown_already, pause=self.parts.pause), taken)
-        left = list(applied.waiting)
-        if left:
-            raise NeedsOperator(
-                f"{len(left)} positions are left alone: {left[0].object}: {left[0].message}",
-                code=DrillCode.GROUPS_LEFT,
-                where=self.parts.target.alias,
-                resolve=f"{commands.command('groups', 'plan', self.parts.flow)} has what it asks for: "
-                f"{left[0].resolve}; then run it again",
-            )
         self._name_skips(applied)
         return planned, applied
+
+    def _left_alone(self, planned: GroupPlan, applied: AppliedGroups) -> OnceoverError:
+        """Return what is wrong where groups were left alone: a person has to decide, unless it may pass.
+
+        What could not be read when it was planned has nobody's leave when it is applied: that passes, too.
+        """
+        left, plan = applied.waiting, commands.command("groups", "plan", self.parts.flow)
+        may_pass = Retriable.exit_code in (planned.exit_code, applied.exit_code)
+        kind = Retriable if may_pass else NeedsOperator
+        return kind(
+            f"{len(left)} positions are left alone: {left[0].object}: {left[0].message}",
+            code=DrillCode.GROUPS_LEFT,
+            where=self.parts.target.alias,
+            resolve=f"{plan} has what it asks for: {left[0].resolve}; then run it again",
+        )
 
     def compare(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare the tail on both sides, and the next record of every position."""

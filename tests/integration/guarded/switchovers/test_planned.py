@@ -11,16 +11,23 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as CommittedPlace
 
 from onceover.backoff import Deadline
 from onceover.config.clients.resolve import ClientConfig
+from onceover.config.flow.flowfile import Flow
+from onceover.drills.looks.dryrun import DryRun
 from onceover.drills.switching import commits, watch
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.course import STEP_NAMES
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.groups import apply
+from onceover.groups.apply import AppliedGroups
+from onceover.groups.plan import GroupPlan
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
+from onceover.wiring.failovers import drills, switchovers
+from onceover.wiring.groups import GroupRequest
 from tests.support.adversary import COMPACT_AT_ONCE, Adversary
 from tests.support.applications import Application, Place, Reader, Writer, at_work
 from tests.support.flows import InlineFlow, write_flow
@@ -32,13 +39,22 @@ from tests.support.grants import (
     source_rights,
     target_rights,
 )
-from tests.support.groups import commit, offset_of
+from tests.support.groups import commit, commit_undecided, offset_of
 from tests.support.guarded import Pair
 from tests.support.rawkafka import Codec
 from tests.support.rehearsing import nobody_alive, rehearsing
 from tests.support.replica import Live, Replica, Seen, delete_topics, read_records
 from tests.support.rightstable import command_rights
-from tests.support.switching import Switched, acls_of, copied, ran, step_of, switched, undone_or_gone_on_with
+from tests.support.switching import (
+    Switched,
+    acls_of,
+    copied,
+    ran,
+    step_of,
+    switched,
+    trouble,
+    undone_or_gone_on_with,
+)
 from tests.support.wait import wait_until
 
 DONE, USAGE, PERSON = 0, 2, 3
@@ -66,7 +82,7 @@ def test_everything_is_carried_over(replica: Switched, capsys: pytest.CaptureFix
     commit(replica.source_client, f"{replica.name}-billing", topic, {0: 7, 1: 0})
     with replica.running():
         code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert [step["name"] for step in told["steps"]] == [n for n in STEP_NAMES if n != "reverse"]
     assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 7
     replica.assert_same()
@@ -211,7 +227,7 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
         with replica.running():
             applications.go_on()
             code, told = ran(replica, capsys)
-            assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+            assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
             assert [step["name"] for step in told["steps"]] == list(STEP_NAMES)
             assert step_of(told, "reverse")["evidence"]["positions"] == 2 + len(cargo.topics)
         applications.go_on()
@@ -221,7 +237,7 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
             applications.go_on()
             arguments = "drill", "run", str(back.path), "--mode", "planned", "--approve"
             code, told = replica.command(capsys, *arguments)
-            assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+            assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
         applications.go_on()
     cargo.arrived(replica.target_client, replica.source_client)
     applications.judge(numbers(replica.source_records, topic))
@@ -249,8 +265,53 @@ def test_a_group_that_paused_and_has_gone_on_is_put_in_place_once_more(
     monkeypatch.setattr(SourceGroups, "settle", settle)
     with replica.running():
         code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert offset_of(replica.target_client, group, topic) == 12
+
+
+def test_what_passes_is_waited_for_when_groups_are_put_in_place(
+    replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader of the target begins to commit for the group in a transaction, and aborts it soon."""
+    topic, group = copied(replica), f"{replica.name}-billing"
+    real, left = PlannedSteps._put_in_place, list[str]()
+
+    def put_in_place(steps: PlannedSteps) -> tuple[GroupPlan, AppliedGroups]:
+        if left:
+            return real(steps)
+        with commit_undecided(replica.target_client, group, CommittedPlace(topic, 0, 8)) as reader:
+            planned, applied = real(steps)
+            left.extend(refusal.code for refusal in applied.waiting)
+            reader.abort_transaction(TIMEOUT_S)
+        return planned, applied
+
+    monkeypatch.setattr(PlannedSteps, "_put_in_place", put_in_place)
+    with replica.running():
+        code, told = ran(replica, capsys)
+    assert (code, told["verdict"], left) == (DONE, "PASS", ["COMMIT_PENDING"]), trouble(told)
+    assert offset_of(replica.target_client, group, topic) == 7
+
+
+def test_a_failover_is_looked_at_until_what_passes_has(
+    replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anybody is kept off: nobody has to decide about a commit that is about to be decided."""
+    topic, group = copied(replica), f"{replica.name}-billing"
+    real, seen = drills.dry_run, list[list[str]]()
+
+    def dry_run(flow: Flow, groups: GroupRequest | None = None) -> DryRun:
+        if seen:
+            return real(flow, groups)
+        with commit_undecided(replica.target_client, group, CommittedPlace(topic, 0, 8)) as reader:
+            found = real(flow, groups)
+            seen.append([need["code"] for need in found.document()["needs"]])
+            reader.abort_transaction(TIMEOUT_S)
+        return found
+
+    monkeypatch.setattr(switchovers, "dry_run", dry_run)
+    with replica.running():
+        code, told = ran(replica, capsys)
+    assert (code, told["verdict"], seen) == (DONE, "PASS", [["COMMIT_PENDING"]]), trouble(told)
 
 
 @pytest.mark.soak
@@ -466,7 +527,7 @@ def test_a_fence_that_a_killed_one_has_left_is_told_and_lifted_for_the_way_back(
     path = str(replica.flow.path)
     with nobody_alive():
         code, told = replica.command(capsys, "drill", "run", path, "--mode", "unplanned", "--approve")
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     (text,) = [each["text"] for each in told["findings"] if each["code"] == "STILL_FENCED"]
     assert topic in text and "drill abort" in text
     seed = "seed", "apply", str(other_way(replica).path), "--from", f"promoted:{path}"
@@ -493,5 +554,5 @@ def test_a_switchover_works_with_the_rights_of_its_rows(
         rights = command_rights("drill run --mode planned", replica.name)
         with granted(source, rights[0]), granted(target, rights[1]):
             code, told = ran(replica, capsys)
-        assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+        assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
         assert offset_of(target.admin_client, f"{replica.name}-billing", topic) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica
-from tests.support.switching import step_of
+from tests.support.switching import step_of, trouble
 from tests.support.waysout import commands
 
 DONE, AGAIN = 0, 5
@@ -79,7 +78,7 @@ def test_a_source_that_does_not_answer_holds_nobody_up(
     began_s = time.monotonic()
     code, told = ran(replica, capsys)
     took_s = time.monotonic() - began_s
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert took_s < BOUND_S
     look = step_of(told, "look")["evidence"]
     assert (look["source_answers"], look["partitions"], look["partitions_unknown"]) == (False, 2, 2)
@@ -102,7 +101,7 @@ def test_a_source_that_answers_says_what_is_missing(
     replica.source.plain(topic, 0, replica.source.records(3))
     commit(replica.source_client, f"{replica.name}-billing", topic, {0: 9, 1: 0})
     code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     look = step_of(told, "look")["evidence"]
     assert (look["source_answers"], look["offsets_missing"], look["partitions_unknown"]) == (True, 3, 0)
     assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 9
@@ -124,7 +123,7 @@ def test_a_source_that_is_back_says_what_it_holds_alone(
     replica.source.plain(topic, 1, replica.source.records(4))
     source.nodes[0].kill()
     code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     (text,) = [finding["text"] for finding in told["findings"] if finding["code"] == "LOOK_BACK"]
     (see,) = commands(text)
     with monkeypatch.context() as patch:
