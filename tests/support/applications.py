@@ -27,6 +27,9 @@ _RETRIED = (
 class Place:
     """A name that leads to one of several clusters; a file says to which."""
 
+    # Waits, in a shell, until no writer goes on where it was: a program that moves clients returns then.
+    WAIT = 'while grep -qvx {name} "$(dirname "$0")"/place.*; do sleep 0.02; done'
+
     def __init__(self, path: Path, clients: Mapping[str, Mapping[str, str]], first: str) -> None:
         self.path = path
         self._clients = clients
@@ -39,6 +42,12 @@ class Place:
         while not (name := self.path.read_text().strip()):
             time.sleep(_LOOK_S)
         return name
+
+    def followed(self, who: int, where: str) -> None:
+        """Say that a writer has left everywhere else: nothing that it has begun there is under way."""
+        written = self.path.with_name(f"followed-{who}")
+        written.write_text(f"{where}\n")
+        written.replace(self.path.with_name(f"{self.path.name}.{who}"))
 
     @property
     def client(self) -> dict[str, str]:
@@ -94,6 +103,7 @@ class Writer(Application):
         last_s = time.monotonic()
         while not self.over.is_set():
             where = self._place.name
+            self._place.followed(self._partition, where)
             producer = self._producer()
             while not self.over.is_set() and self._place.name == where:
                 if self._written(producer):

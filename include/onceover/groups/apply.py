@@ -78,6 +78,11 @@ class AppliedGroups:
         return [*self.plan.refused, *self.refused]
 
     @property
+    def misplaced(self) -> list[Refusal]:
+        """What is left alone of groups that have a position on the giving side, or may have one."""
+        return [*self.plan.misplaced(), *self.refused]
+
+    @property
     def counts(self) -> dict[str, Any]:
         """Names, ids and counts."""
         made, positions = len(self.done), len(self.plan.rows)

@@ -210,6 +210,19 @@ class GroupPlan(Plan):
         """5 when something could not be read, 3 when somebody has to decide, else 0."""
         return exit_code(self.refused, temporary=self.temporary)
 
+    def misplaced(self, approves: Approves = lambda _: True) -> list[Refusal]:
+        """Return what is refused of groups that have a position on the giving side, or may have one.
+
+        Of the others nothing is to be put in place: what is committed for them there is deleted, or expired.
+
+        Args:
+            approves: asked about each risky row; what it does not approve is refused, too.
+        """
+        refused = [_approved(row, approves).refusal for row in self.risky if not approves(row)]
+        nowhere = {row.object for row in self.rows if not _stands(row.facts)}
+        nowhere |= {g.name for g in self.view.groups if g.partitions and not any(map(_stands, g.partitions))}
+        return [r for r in self.refused if r.object not in nowhere] + refused
+
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON, with every position."""
         v = self.view
@@ -327,6 +340,13 @@ def _approved(row: Row, approves: Approves | None) -> Row:
         blocks=True,
     )
     return replace(row, decision=decision)
+
+
+def _stands(facts: PartitionFacts) -> bool:
+    """Tell whether a group has a position there on the giving side, as far as that can be told."""
+    if facts.problem is not None:
+        return facts.problem[0] != GroupCode.GONE
+    return facts.committed is not None
 
 
 def _is_news(facts: PartitionFacts) -> bool:

@@ -129,3 +129,26 @@ def test_with_the_giving_side_gone_groups_are_told_where_they_stand() -> None:
     assert (made.exit_code, made.steps) == (5, ())
     assert "left alone: east: what groups have committed on east cannot be asked: no broker" in text
     assert "it stands where a look put it 1 min ago, for offset 4; nothing is done" in text
+
+
+def test_only_who_has_a_position_where_it_comes_from_can_be_misplaced() -> None:
+    """Deleted there, or expired: nothing is to be put in place, though something stands on the other side."""
+    ours = Remembered(4, frozenset({104}), NOW_MS - 60_000)
+    world = World(
+        here={"ahead": 4, "busy": 7, "shared": 8, "passed": 9},
+        there={"ahead": 120, "gone": 104, "left": 104, "passed": 101},
+        members={"busy", "left"},
+        types={"shared": "share"},
+        remembered={"gone": ours, "left": ours},
+    )
+    made = plan(world)
+    assert {r.object for r in made.refused} == {
+        "ahead east.orders:0",
+        "busy",
+        "shared",
+        "gone east.orders:0",
+        "left",
+    }
+    assert {r.object for r in made.misplaced()} == {"ahead east.orders:0", "busy", "shared"}
+    (risky,) = (r for r in made.misplaced(lambda _: False) if r.code == "NOT_APPROVED")
+    assert risky.object == "passed east.orders:0"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
@@ -18,18 +19,15 @@ from onceover.drills.looks.moves import GroupMove, compacted, content, moved, ne
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching import commits, placed
 from onceover.drills.switching.commits import Positions, SourceGroups
-from onceover.drills.switching.common import TOLD, SwitchSteps, shown_already
+from onceover.drills.switching.common import TOLD, SwitchSteps
 from onceover.drills.switching.fences import Mark, shut
+from onceover.drills.switching.placing import Placing
 from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import PASSING
-from onceover.groups.plan import GroupPlan
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.approval import Approval
-from onceover.planning.operation import Caller
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from onceover.stops.record import stopped_in
@@ -81,6 +79,7 @@ class PlannedSteps(SwitchSteps):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
             self.findings.append((DrillCode.STILL_FENCED, text))
         self._earlier = self._placed(deadline)
+        self._placing.check(deadline)
         self._looked = Deadline(commits.COMMITS_S)
         return {
             "topics": len(self.enrolled),
@@ -176,16 +175,12 @@ class PlannedSteps(SwitchSteps):
         everything is put in place once more. What may pass, such as a commit there that is not decided, is
         waited for.
         """
-        written, backoff = 0, Backoff()
+        written = 0
         while True:
-            planned, applied = self._put_in_place()
-            written += len(applied.done)
-            if applied.waiting:
-                left = self._left_alone(planned, applied)
-                if not isinstance(left, Retriable):
-                    raise left
-                backoff.pause(deadline, left)
-                continue
+            planned, rounds = self._placing.put(deadline)
+            for applied in rounds:
+                self._name_skips(applied)
+            written += sum(len(applied.done) for applied in rounds)
             now, _ = self.parts.source.retry(self._groups.positions, deadline)
             others = _others(self._positions, now)
             if not others:
@@ -201,30 +196,6 @@ class PlannedSteps(SwitchSteps):
         # Of groups that have read nothing since the last promotion, who has told where they go on.
         rested = {"rested": len(told), "rested_at": told[:TOLD]} if told else {}
         return {"written": written, "positions": len(self._positions), **rested}
-
-    def _put_in_place(self) -> tuple[GroupPlan, AppliedGroups]:
-        with self.parts.groups() as sync:
-            planned = sync.plan()
-            # Old commits of the groups' own clients, looked at twice; nothing else that is risky is done.
-            taken = Approval.of(row.item for row in planned.rows if row.decision.watch)
-            applied = sync.apply(Caller(shown_already, pause=self.parts.pause), taken)
-        self._name_skips(applied)
-        return planned, applied
-
-    def _left_alone(self, planned: GroupPlan, applied: AppliedGroups) -> OnceoverError:
-        """Return what is wrong where groups were left alone: a person has to decide, unless it may pass.
-
-        What could not be read when it was planned has nobody's leave when it is applied: that passes, too.
-        """
-        left, plan = applied.waiting, commands.command("groups", "plan", self.parts.flow)
-        may_pass = Retriable.exit_code in (planned.exit_code, applied.exit_code)
-        kind = Retriable if may_pass else NeedsOperator
-        return kind(
-            f"{len(left)} positions are left alone: {left[0].object}: {left[0].message}",
-            code=DrillCode.GROUPS_LEFT,
-            where=self.parts.target.alias,
-            resolve=f"{plan} has what it asks for: {left[0].resolve}; then run it again",
-        )
 
     def compare(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare the tail on both sides, and the next record of every position."""
@@ -363,6 +334,10 @@ class PlannedSteps(SwitchSteps):
         return SourceWatch(self.parts.source, self._topics, self.parts.pause)
 
     @property
+    def _placing(self) -> Placing:
+        return Placing(self.parts.flow, self.parts.target.alias, self.parts.groups, self.parts.pause)
+
+    @property
     def _groups(self) -> SourceGroups:
         return SourceGroups(self.parts.source, self.parts.selects, self._topics, self.parts.pause)
 
@@ -404,8 +379,10 @@ class PlannedSteps(SwitchSteps):
         """
         waits, groups = Deadline(commits.COMMITS_S), self._groups
         while True:
-            found, living = groups.positions()
-            unplaced = groups.unplaced(found, living, deadline)
+            # A group that rebalances is waited for, one of others too: nobody can tell what its members read.
+            found, living = self.parts.source.retry(groups.positions, deadline)
+            look = partial(groups.unplaced, found, living, deadline)
+            unplaced = self.parts.source.retry(look, deadline)
             if not unplaced:
                 return found
             if waits.passed:

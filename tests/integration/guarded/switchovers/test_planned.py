@@ -20,6 +20,7 @@ from onceover.drills.looks.dryrun import DryRun
 from onceover.drills.switching import commits, watch
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.course import STEP_NAMES
+from onceover.drills.switching.placing import Placing
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.groups import apply
 from onceover.groups.apply import AppliedGroups
@@ -39,7 +40,7 @@ from tests.support.grants import (
     source_rights,
     target_rights,
 )
-from tests.support.groups import commit, commit_undecided, offset_of
+from tests.support.groups import commit, commit_undecided, delete_group, offset_of
 from tests.support.guarded import Pair
 from tests.support.rawkafka import Codec
 from tests.support.rehearsing import nobody_alive, rehearsing
@@ -198,7 +199,8 @@ def other_way(replica: Switched) -> InlineFlow:
         switchover=switchover,
     )
     program = path.with_name("back")
-    program.write_text('#!/bin/sh\necho source > "$(dirname "$0")/place"\n')
+    moved = Place.WAIT.format(name="source")
+    program.write_text(f'#!/bin/sh\necho source > "$(dirname "$0")/place"\n{moved}\n')
     program.chmod(0o700)
     return InlineFlow(path)
 
@@ -219,7 +221,7 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
     switchover = {"redirect": "command", "command": ["./switch"], "quiet": "500ms"}
     switchover |= {"deny": [f"User:{security.username}"], "reverse": f"{replica.name}-back"}
     replica.configure(switchover=switchover)
-    replica.command_does('echo target > "$(dirname "$0")/place"')
+    replica.command_does('echo target > "$(dirname "$0")/place"\n' + Place.WAIT.format(name="target"))
     topic = replica.topic(partitions=2)
     applications, back = Applications(replica, guarded, topic), other_way(replica)
     cargo = Cargo(replica)
@@ -274,18 +276,18 @@ def test_what_passes_is_waited_for_when_groups_are_put_in_place(
 ) -> None:
     """A reader of the target begins to commit for the group in a transaction, and aborts it soon."""
     topic, group = copied(replica), f"{replica.name}-billing"
-    real, left = PlannedSteps._put_in_place, list[str]()
+    real, left = Placing.once, list[str]()
 
-    def put_in_place(steps: PlannedSteps) -> tuple[GroupPlan, AppliedGroups]:
+    def once(placing: Placing) -> tuple[GroupPlan, AppliedGroups]:
         if left:
-            return real(steps)
+            return real(placing)
         with commit_undecided(replica.target_client, group, CommittedPlace(topic, 0, 8)) as reader:
-            planned, applied = real(steps)
+            planned, applied = real(placing)
             left.extend(refusal.code for refusal in applied.waiting)
             reader.abort_transaction(TIMEOUT_S)
         return planned, applied
 
-    monkeypatch.setattr(PlannedSteps, "_put_in_place", put_in_place)
+    monkeypatch.setattr(Placing, "once", once)
     with replica.running():
         code, told = ran(replica, capsys)
     assert (code, told["verdict"], left) == (DONE, "PASS", ["COMMIT_PENDING"]), trouble(told)
@@ -312,6 +314,27 @@ def test_a_failover_is_looked_at_until_what_passes_has(
     with replica.running():
         code, told = ran(replica, capsys)
     assert (code, told["verdict"], seen) == (DONE, "PASS", [["COMMIT_PENDING"]]), trouble(told)
+
+
+def test_whom_nothing_would_put_in_place_is_named_before_anybody_is_kept_off(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody has read further on the target already. Who was deleted on the source is in nobody's way."""
+    topic, ahead, gone = copied(replica), f"{replica.name}-ahead", f"{replica.name}-gone"
+    for group in (ahead, gone):
+        commit(replica.source_client, group, topic, {0: 4})
+    assert replica.command(capsys, "groups", "apply", str(replica.flow.path))[0] == DONE
+    delete_group(replica.source_client, gone)
+    commit(replica.target_client, ahead, topic, {0: 9})
+    with replica.running():
+        code, told = ran(replica, capsys)
+        error = step_of(told, "look")["error"]
+        assert (code, error["code"], error["seen"]) == (PERSON, "NOT_READY", "AHEAD"), trouble(told)
+        assert f"{ahead} {topic}:0" in error["message"]
+        assert step_of(told, "fence")["state"] == "skipped"
+        commit(replica.source_client, ahead, topic, {0: 9})
+        code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
 
 
 @pytest.mark.soak
