@@ -1,12 +1,14 @@
-"""A target that is far away: much is on its way to it, and a kill loses and repeats nothing of that."""
+"""A cluster that is far away: much is on its way, and a kill loses and repeats nothing of that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from onceover.kafka.logs.fetcher import Fetcher
 from onceover.kafka.produce.inflight import FEW_REQUESTS, Departure, InFlight
 from onceover.state.steps import Step
 from onceover_lab.bench.distance import Distance, proxies
@@ -57,3 +59,43 @@ def test_much_is_on_its_way_and_a_kill_loses_and_repeats_none_of_it(
     monkeypatch.setattr(InFlight, "sent", sent)
     case.converge()
     assert most[0] > FEW_REQUESTS
+
+
+@pytest.fixture
+def distant(
+    tmp_path: Path, unique_name: str, target_cluster: SharedCluster, start_cluster: ClusterFactory
+) -> Iterator[FlowCase]:
+    """A flow from a source that is far away, with more in each partition than one answer brings."""
+    reserved = PortReservation()
+    source = start_cluster("far", advertised=[reserved.port])
+    distance = Distance()
+    reserved.release()
+    with proxies([(reserved.port, source.nodes[0].ports.client, distance)]):
+        roomy = {"max_interval": "500ms", "max_bytes": "1MiB"}
+        case = FlowCase(tmp_path, unique_name, source, target_cluster, transaction=roomy)
+        for _ in range(ROUNDS):
+            for partition in range(PARTITIONS):
+                records = case.adversary.records(15, value=bytes(4096))
+                case.adversary.idempotent(case.topic, partition, records)
+            case.adversary.interleaved(case.topic, 0)
+        distance.round_trip_ms = ROUND_TRIP_MS
+        yield case
+        case.close()
+
+
+def test_several_answers_are_on_their_way_and_a_kill_loses_and_repeats_none_of_it(
+    distant: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transactions that were aborted lie among them; what is read by then and not copied is read again."""
+    distant.kill(Step.DATA_SENT, 4)
+    distant.kill(Step.COMMITTED, 4)
+    most = [0]
+    real = Fetcher.request
+
+    def request(fetcher: Fetcher, **how: Any) -> None:
+        real(fetcher, **how)
+        most[0] = max([most[0], *(len(route.asked) for route in fetcher._routes.values())])
+
+    monkeypatch.setattr(Fetcher, "request", request)
+    distant.converge()
+    assert most[0] > 1

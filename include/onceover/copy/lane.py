@@ -28,7 +28,7 @@ from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.groups.lag import LagReporter
 from onceover.kafka.logs.endepochs import EndEpochs
-from onceover.kafka.logs.fetcher import Fetcher
+from onceover.kafka.logs.fetcher import FAR_WAYS, Fetcher
 from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.produce.producer import TransactionalProducer
@@ -60,8 +60,9 @@ _LOOK_HELD_MS = 500
 _NO_RUN = 0
 # Of the time after which the target ends a transaction: what is under way then still has to get through.
 _OPEN_SHARE = 1 / 3
-# Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
-# re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
+# Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket (smaller ones, from far
+# away), the rest for re-encoding and the interpreter's own copies: six to eight of what is taken apart at
+# once.
 _FETCH_SHARE = 8
 # What is unanswered, where the target is far away. What passes as bytes is in the socket by then.
 _IN_FLIGHT_SHARE = 8
@@ -167,6 +168,7 @@ class LaneSession:
             isolation=calls.READ_COMMITTED,
             max_bytes=max(1 << 20, memory_bytes // _FETCH_SHARE),
             partition_max_bytes=min(_PARTITION_MAX_BYTES, max(1 << 18, memory_bytes // (4 * _FETCH_SHARE))),
+            ways=FAR_WAYS,
         )
         self._round_bytes = memory_bytes // _ROUND_SHARE
         self._lag = LagReporter(task.source, names.lag_group(task.me.flow))

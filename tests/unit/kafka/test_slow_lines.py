@@ -58,13 +58,18 @@ def line(
     return made
 
 
-def asked(made: Connection, size: int = 100) -> int:
-    """Send a request of about this size; return the length of its answer."""
+def ask(made: Connection, size: int = 100) -> None:
+    """Send a request of about this size, whose answer counts as its length."""
     correlation = made.next_correlation_id()
     head = b"\0\0\0\0" + correlation.to_bytes(4, "big")
     payload = head + bytes(size)
     frame = len(payload).to_bytes(4, "big") + payload
     made.send_frame([frame], correlation, len)
+
+
+def asked(made: Connection, size: int = 100) -> int:
+    """Send a request of about this size; return the length of its answer."""
+    ask(made, size)
     return int(made.receive())
 
 
@@ -101,3 +106,21 @@ def test_a_buffer_that_one_large_answer_took_is_let_go(monkeypatch: pytest.Monke
     made.trim(1 << 19)
     assert len(made._buffer) < 1 << 17
     assert asked(made) == 1 << 20
+
+
+def test_an_answer_has_its_time_from_when_the_one_before_it_is_there(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """A broker answers in order, and the first took the line for longer than an answer may be waited for."""
+    made = line(monkeypatch, clock, body_bytes=4 << 20, most=64 << 10, each_s=2.0)
+    asked(made)
+    began_s = clock.now_s
+    for _ in range(2):
+        ask(made)
+    made.receive()
+    assert clock.now_s > began_s + _TIMEOUT_S
+    made.expire()
+    assert made.owed_s == _TIMEOUT_S
+    clock.now_s += _TIMEOUT_S
+    with pytest.raises(ConnectionLost):
+        made.expire()

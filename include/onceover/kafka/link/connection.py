@@ -7,9 +7,9 @@ per CPU second as the library's own event loop (docs/facts.md).
 A connection that failed is closed and never used again: what was in flight has an unknown outcome.
 
 Invariant: every answer begins, or its connection is given up, by a time that is fixed when its request is
-sent, and ends by one that its length fixes: what trickles does not go on for ever, and neither does what is
-sent. A host that died without a FIN, or a broker that is frozen, is silent for ever. Only how long a name is
-looked up is the resolver's business.
+sent, or the answer before it is there, and ends by one that its length fixes: what trickles does not go on
+for ever, and neither does what is sent. A host that died without a FIN, or a broker that is frozen, is silent
+for ever. Only how long a name is looked up is the resolver's business.
 
 Nothing that comes is believed before it is there. An answer's length is bounded by what was
 asked for, memory grows with the bytes that arrive, and whatever cannot be understood ends the connection
@@ -93,12 +93,13 @@ class _OtherProtocolError(OSError):
 
 class _Pending(NamedTuple):
     """A request that is not answered yet: how long its answer may be, and until when it has to come, on the
-    monotonic clock."""
+    monotonic clock: within so many seconds from when it was sent, or the answer before it was there."""
 
     correlation_id: int
     decoder: Decoder
     max_answer_bytes: int
     due_s: float
+    within_s: float
 
 
 def _no_address(address: Address) -> UsageError:
@@ -278,8 +279,9 @@ class Connection:
         except OSError as error:
             raise self._lost(error, began_s) from error
         patience_s = self._timeout_s if self._answered else min(_FIRST_ANSWER_S, self._timeout_s)
-        due_s = time.monotonic() + held_s + self._patience.share_s(patience_s)
-        self._pending.append(_Pending(correlation_id, decoder, max_answer_bytes, due_s))
+        within_s = held_s + self._patience.share_s(patience_s)
+        due_s = time.monotonic() + within_s
+        self._pending.append(_Pending(correlation_id, decoder, max_answer_bytes, due_s, within_s))
 
     def receive(self) -> Any:
         """Return the next answer. Views it holds are valid until the next ``receive``.
@@ -300,6 +302,11 @@ class Connection:
             raise self._unintelligible(text) from error
         self._pending.popleft()
         self._answered = True
+        if self._pending:
+            # A broker answers in order: this one could not come while that took the line, or waited for us.
+            following = self._pending[0]
+            due_s = max(following.due_s, time.monotonic() + following.within_s)
+            self._pending[0] = following._replace(due_s=due_s)
         return answer
 
     @property

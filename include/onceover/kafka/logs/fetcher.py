@@ -1,7 +1,12 @@
-"""Fetching many partitions with one request in flight per leading broker.
+"""Fetching many partitions with one request in flight per leading broker, or a few where it is far away.
 
 The answer's records stay in the connection's receive buffer: they are valid until the next ``poll``.
 The next request can be in flight while they are processed; its answer waits in the socket.
+
+A distant broker would be asked once in a round trip, and its line be idle for the rest of it: where answers
+were waited for although there was more to read, several requests are under way, for different partitions. A
+broker answers a connection's requests in their order, so each of them is for one that has a backlog at least:
+none waits for new records, and keeps those behind it from being answered.
 
 Invariant: no partition waits for another one's backlog. A broker fills its answer in the order of the request
 until it is full, and gives only the first partition that has something a batch above the limits. So whoever
@@ -13,8 +18,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from onceover.errors import Retriable
@@ -35,6 +42,12 @@ log = logging.getLogger(__name__)
 
 # A buffer grows by doubling, and is used again: fresh pages cost more than what is received into them.
 _KEPT_SHARES = 2
+# Requests under way to a distant broker, at most, and how many usual answers theirs are as large as together.
+# One of them is in the receive buffer: that takes less memory than one request at a time.
+FAR_WAYS: Final = 3
+_UNDER_WAY_SHARES = 2
+# Who waits for so long for an answer that was to be full is not next door: 1 to 3 ms were measured there.
+_FAR_S = 0.005
 
 
 @dataclass
@@ -48,13 +61,22 @@ class Position:
     last_fetched_epoch: int = calls.NO_EPOCH
 
 
+class _Asked(NamedTuple):
+    """A request under way: for whom its answer counts, and how much that may bring."""
+
+    partitions: set[TopicPartition]
+    max_bytes: int
+
+
 @dataclass(eq=False)
 class _Route:
     node: int
     connection: Channel
-    asked: set[TopicPartition] = field(default_factory=set)
+    # Of each request under way, the oldest first.
+    asked: deque[_Asked] = field(default_factory=deque)
     # The broker does not listen before, because of a quota (KIP-219).
     mute_until_s: float = -math.inf
+    is_far: bool = False
 
 
 class Fetcher:
@@ -66,25 +88,40 @@ class Fetcher:
         max_bytes: size of what ``poll`` returns, over all brokers; a single larger batch still comes whole.
         partition_max_bytes: share of one partition in an answer; where there are so few that the answer would
             not be full, they have more: from far away, each round trip should bring as much as it may.
+        ways: requests that may be under way to a broker; what they bring is bounded by twice ``max_bytes``.
     """
 
-    def __init__(self, cluster: Cluster, *, isolation: int, max_bytes: int, partition_max_bytes: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        isolation: int,
+        max_bytes: int,
+        partition_max_bytes: int,
+        ways: int = 1,
+    ) -> None:
         self._cluster = cluster
+        self._ways = ways
         self._isolation = isolation
         self._max_bytes = max_bytes
         self._partition_max_bytes = partition_max_bytes
         self._routes: dict[int, _Route] = {}
         self.positions: dict[TopicPartition, Position] = {}
         self._names: dict[UUID, str] = {}
+        # Up to where each could be read when it was answered last.
+        self._ends: dict[TopicPartition, int] = {}
 
     def assign(self, partition: TopicPartition, position: Position) -> None:
         """Read ``partition`` too, from the next request on."""
+        self._drop(partition)
         self.positions[partition] = position
         self._names[position.topic_id] = partition.topic
 
     def remove(self, partition: TopicPartition) -> None:
         """Read ``partition`` no longer; an answer under way for it is dropped."""
+        self._drop(partition)
         self.positions.pop(partition, None)
+        self._ends.pop(partition, None)
 
     def rewind(self, partition: TopicPartition, offset: int, last_fetched_epoch: int) -> None:
         """Read ``partition`` from ``offset`` again, behind all others; an answer under way for it is dropped.
@@ -94,12 +131,16 @@ class Fetcher:
         """
         position = self.positions[partition] = self.positions.pop(partition)
         position.offset, position.last_fetched_epoch = offset, last_fetched_epoch
+        self._drop(partition)
+
+    def _drop(self, partition: TopicPartition) -> None:
+        """Take no answer that is under way for it: it is for the place where it was read before."""
         for route in self._routes.values():
-            # It begins behind what was asked for then: what lies in between would be lost.
-            route.asked.discard(partition)
+            for asked in route.asked:
+                asked.partitions.discard(partition)
 
     def request(self, *, max_wait_ms: int, min_bytes: int, max_bytes: int | None = None) -> None:
-        """Send the next request to every broker that has none in flight.
+        """Send the next request to every broker that has none in flight; a distant one may have several.
 
         Args:
             max_wait_ms: how long the broker gathers ``min_bytes``.
@@ -116,27 +157,72 @@ class Fetcher:
         broker_bytes = max(1, all_bytes // max(1, len(by_leader)))
         for node, partitions in by_leader.items():
             route = self._route(node)
-            if route.connection.in_flight:
-                continue
-            correlation_id = route.connection.next_correlation_id()
-            frame = encode_fetch(
-                map(self._fetch_position, partitions),
-                correlation_id=correlation_id,
-                client_id=route.connection.client_id,
-                isolation=self._isolation,
-                max_wait_ms=max_wait_ms,
-                min_bytes=min_bytes,
-                max_bytes=broker_bytes,
-                partition_max_bytes=max(self._partition_max_bytes, broker_bytes // len(partitions)),
-            )
-            route.asked = set(partitions)
-            route.connection.send_frame(
-                [frame],
-                correlation_id,
-                decode_fetch,
-                held_s=max_wait_ms / 1000 + max(0.0, route.mute_until_s - time.monotonic()),
-                max_answer_bytes=broker_bytes + LARGEST_BATCH_BYTES,
-            )
+            ways = self._ways if max_bytes is None else 1
+            for some, share_bytes, sharing in self._portions(route, partitions, ways, broker_bytes):
+                self._send(route, some, max_wait_ms, min_bytes, share_bytes, sharing)
+
+    def _portions(
+        self, route: _Route, partitions: list[TopicPartition], ways: int, usual_bytes: int
+    ) -> Iterator[tuple[list[TopicPartition], int, int]]:
+        """Yield what is asked for now, request by request, with what its answer may bring, and how many share
+        that."""
+        if not route.is_far or ways == 1 or route.mute_until_s > time.monotonic():
+            if not route.connection.in_flight:
+                yield partitions, usual_bytes, len(partitions)
+            return
+        free = [tp for tp in partitions if not any(tp in asked.partitions for asked in route.asked)]
+        behind, others = list[TopicPartition](), list[TopicPartition]()
+        for tp in free:
+            (behind if self._is_behind(tp) else others).append(tp)
+        several = min(ways, len(behind) + len(route.asked))
+        if several < 2:
+            # There is nothing for another one. With all of it read the next thing is to wait, for everybody.
+            route.is_far = bool(several)
+            if not route.asked:
+                yield partitions, usual_bytes, len(partitions)
+            return
+        left_bytes = _UNDER_WAY_SHARES * usual_bytes - sum(asked.max_bytes for asked in route.asked)
+        share_bytes = max(1, _UNDER_WAY_SHARES * usual_bytes // several)
+        # There is less left while a larger one is under way, from when there were fewer.
+        while behind and len(route.asked) < several and left_bytes >= share_bytes:
+            left_bytes -= share_bytes
+            count = -(-len(behind) // (several - len(route.asked)))
+            # The others come along with the first of them, which is answered at once, whatever they have.
+            yield [*others, *behind[:count]], share_bytes, count
+            behind, others = behind[count:], []
+
+    def _is_behind(self, tp: TopicPartition) -> bool:
+        """Tell whether there was more to read of a partition when it was answered last."""
+        return self.positions[tp].offset < self._ends.get(tp, 0)
+
+    def _send(
+        self,
+        route: _Route,
+        partitions: list[TopicPartition],
+        wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        sharing: int,
+    ) -> None:
+        correlation_id = route.connection.next_correlation_id()
+        frame = encode_fetch(
+            map(self._fetch_position, partitions),
+            correlation_id=correlation_id,
+            client_id=route.connection.client_id,
+            isolation=self._isolation,
+            max_wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            partition_max_bytes=max(self._partition_max_bytes, max_bytes // sharing),
+        )
+        route.connection.send_frame(
+            [frame],
+            correlation_id,
+            decode_fetch,
+            held_s=wait_ms / 1000 + max(0.0, route.mute_until_s - time.monotonic()),
+            max_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
+        )
+        route.asked.append(_Asked(set(partitions), max_bytes))
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
         """Return what has been answered, waiting for the first answer at most ``timeout_s``.
@@ -148,26 +234,39 @@ class Fetcher:
         """
         self._trim()
         found: list[tuple[TopicPartition, FetchedPartition]] = []
-        taken_bytes = 0
-        for route in self._answering(timeout_s):
+        taken_bytes, began_s = 0, time.monotonic()
+        ready = self._answering(timeout_s)
+        waited = time.monotonic() - began_s > _FAR_S
+        for route in ready:
             if taken_bytes >= self._max_bytes:
                 # Each gives a whole batch at least, however small its share. What waits, waits in its socket.
                 break
             # The others come first next time.
             self._routes[route.node] = self._routes.pop(route.node)
             answer: FetchResponse = route.connection.receive()
+            asked = route.asked.popleft()
+            if waited and any(map(self._is_behind, asked.partitions & self.positions.keys())):
+                route.is_far = True
             if answer.throttle_ms > 0:
                 route.mute_until_s = time.monotonic() + answer.throttle_ms / 1000
             if answer.error_code:
                 raise Retriable(f"{self._cluster.alias} answers error {answer.error_code} to fetch")
+            answer_bytes = sum(len(partition.records) for partition in answer.partitions)
+            taken_bytes += answer_bytes
             for partition in answer.partitions:
-                name = self._names.get(partition.topic_id)
-                taken_bytes += len(partition.records)
-                tp = TopicPartition(name or "", partition.partition)
-                if tp in route.asked and tp in self.positions:
+                tp = TopicPartition(self._names.get(partition.topic_id, ""), partition.partition)
+                if tp in asked.partitions and tp in self.positions:
                     found.append((tp, partition))
+                    self._ends[tp] = self._end(partition, is_full=2 * answer_bytes >= asked.max_bytes)
         self._send_behind(tp for tp, partition in found if partition.records)
         return found
+
+    def _end(self, partition: FetchedPartition, *, is_full: bool) -> int:
+        if not partition.records and not is_full:
+            # Whatever it tells, there is nothing to read before that: it would be waited for.
+            return 0
+        committed = self._isolation == calls.READ_COMMITTED
+        return partition.last_stable_offset if committed else partition.high_watermark
 
     def _trim(self) -> None:
         """Keep no buffer that a single large answer has left, one for every broker."""
