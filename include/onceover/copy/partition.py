@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from onceover.copy.written import Written
 from onceover.errors import Fatal, MustReset
 from onceover.handling.deadletter import DeadLetter
 from onceover.handling.handling import (
@@ -42,7 +43,7 @@ from onceover.wire.batches.runs import Run
 from onceover.wire.batches.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetlookup import split
-from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, SegmentBuilder
+from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord
 from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
 
 # A batch costs about 60 us to send and to append, a record about 4 us to re-encode (measured): below
@@ -68,14 +69,6 @@ MERGING = Policy(
     packed_bytes=_MERGED_BYTES,
     plain_bytes=_MERGED_PLAIN_BYTES,
 )
-
-
-@dataclass
-class PairWrites:
-    """What the open transaction wrote of this source partition into another target partition."""
-
-    bytes: int = 0
-    segments: SegmentBuilder = field(default_factory=SegmentBuilder)
 
 
 @dataclass
@@ -110,16 +103,12 @@ class PartitionCopy:
     sparing: bool = False
     expanding: bool = False
     underway: bool = False
-    bytes: int = 0
-    target_start: int = field(init=False)
-    runs: int = 0
     _merging: Policy = MERGING
-    _segments: SegmentBuilder = field(default_factory=SegmentBuilder)
-    _others: dict[TopicPartition, PairWrites] = field(default_factory=dict)
+    written: Written = field(init=False)
 
     def __post_init__(self) -> None:
         self.position = self.committed
-        self.target_start = self.target_end
+        self.written = Written(self.target_end)
 
     @property
     def shares_targets(self) -> bool:
@@ -134,12 +123,12 @@ class PartitionCopy:
     @property
     def has_written(self) -> bool:
         """True when the target partition of the same number has something of the open transaction."""
-        return self.target_end != self.target_start
+        return self.target_end != self.written.target_start
 
     @property
     def map_full(self) -> bool:
         """True when the map record of this transaction should not grow any more."""
-        return self.runs >= MAX_SEGMENTS // 2
+        return self.written.runs >= MAX_SEGMENTS // 2
 
     @property
     def caught_up(self) -> bool:
@@ -467,31 +456,15 @@ class PartitionCopy:
     # ---- the account of the open transaction
 
     def acknowledged(self, ack: Acknowledged) -> None:
-        """Note where a batch landed."""
-        if self.shares_targets and ack.outgoing.target != self.target:
-            self._acknowledged_elsewhere(ack)
-            return
-        target = ack.base_offset
-        for first, count in ack.outgoing.source_runs:
-            self._segments.add(first, target, count)
-            target += count
-        self.target_end, self.alone = target, True
-        self.runs += len(ack.outgoing.source_runs)
-        self.bytes += ack.outgoing.header.size_bytes
+        """Note where a batch landed.
 
-    def _acknowledged_elsewhere(self, ack: Acknowledged) -> None:
-        """Note a batch that went to another partition than the one whose progress this is.
-
-        The end kept beside the progress is not moved by it: it speaks of the target partition of the
-        same number, and only has to be a lower bound of its log.
+        The end kept beside the progress is not moved by one that went to another partition: it speaks of the
+        target partition of the same number, and only has to be a lower bound of its log.
         """
-        pair = self._others.setdefault(ack.outgoing.target, PairWrites())
-        target = ack.base_offset
-        for first, count in ack.outgoing.source_runs:
-            pair.segments.add(first, target, count)
-            target += count
-        self.runs += len(ack.outgoing.source_runs)
-        pair.bytes += ack.outgoing.header.size_bytes
+        elsewhere = self.shares_targets and ack.outgoing.target != self.target
+        end = self.written.add(ack, elsewhere=elsewhere)
+        if not elsewhere:
+            self.target_end, self.alone = end, True
 
     def map_records(
         self, generation: int, lane: int, instance: tuple[int, int], begin_ms: int, commit_ms: int
@@ -507,9 +480,9 @@ class PartitionCopy:
             target=self.target,
             source_start=self.committed,
             source_end=self.position,
-            target_start=self.target_start,
-            segments=self._segments.build(),
-            bytes=self.bytes,
+            target_start=self.written.target_start,
+            segments=self.written.segments.build(),
+            bytes=self.written.bytes,
             generation=generation,
             lane=lane,
             batch=instance[0],
@@ -517,19 +490,7 @@ class PartitionCopy:
             begin_ms=begin_ms,
             commit_ms=commit_ms,
         )
-        if not self.shares_targets:
-            return split(own)
-        if own.segments:
-            # Where the pair ended before says nothing here: records of others may lie in between.
-            own = replace(own, target_start=own.segments[0].target)
-        records = [own]
-        for target, pair in self._others.items():
-            segments = pair.segments.build()
-            start = segments[0].target
-            records.append(
-                replace(own, target=target, target_start=start, segments=segments, bytes=pair.bytes)
-            )
-        return [part for record in records for part in split(record)]
+        return self.written.beside(own) if self.shares_targets else split(own)
 
     def metadata(
         self, generation: int, instance: tuple[int, int], producer_id: int | None = None
@@ -556,13 +517,9 @@ class PartitionCopy:
     def committed_now(self) -> None:
         """Begin the next transaction's account."""
         self.committed = self.position
-        self.target_start = self.target_end
-        self.bytes = self.runs = 0
-        self._segments = SegmentBuilder()
+        self.written = Written(self.target_end)
         if not self.obstacle.empty:
             self.obstacle.passed(self.committed)
-        if self.shares_targets:
-            self._others.clear()
 
 
 def _small(batches: list[tuple[BatchHeader, memoryview]]) -> list[Unpacked]:

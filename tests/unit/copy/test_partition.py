@@ -187,16 +187,18 @@ def test_map_record_holds_every_record_once_with_its_offsets(
     assert seen == expected
     assert (record.source_start, record.source_end) == (0, source)
     copy.committed_now()
-    assert not copy.moved and copy.runs == copy.bytes == 0
-    assert copy.target_start == copy.target_end == (expected[-1][1] + 1 if expected else TARGET_START)
+    assert not copy.moved and copy.written.runs == copy.written.bytes == 0
+    assert copy.has_written is False and copy.target_end == (
+        expected[-1][1] + 1 if expected else TARGET_START
+    )
 
 
 def test_map_is_full_before_a_record_of_it_is_too_large() -> None:
     """A transaction of very many runs commits early."""
     copy = partition(A)
-    copy.runs = MAX_SEGMENTS // 2 - 1
+    copy.written.runs = MAX_SEGMENTS // 2 - 1
     assert not copy.map_full
-    copy.runs += 1
+    copy.written.runs += 1
     assert copy.map_full
 
 
@@ -212,7 +214,7 @@ def test_one_transaction_of_very_many_runs_has_several_map_records() -> None:
     parts = copy.map_records(3, 1, (5, 2), 10, 20)
     assert [len(part.segments) for part in parts] == [MAX_SEGMENTS, 40_000 - MAX_SEGMENTS]
     assert [(part.source_start, part.source_end) for part in parts] == [(0, 60_000), (60_000, 80_000)]
-    assert sum(part.bytes for part in parts) == copy.bytes
+    assert sum(part.bytes for part in parts) == copy.written.bytes
     assert all(len(encode_map_value(part)) < 1_000_000 for part in parts)
 
 
