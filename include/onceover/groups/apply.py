@@ -155,7 +155,7 @@ class GroupSync:
         plan = self._plan(None if approval is None else lambda row: approval.covers(row.item))
         caller.announce(plan)
         applied = AppliedGroups(plan)
-        self._release(plan)
+        self.release(plan)
         if plan.watched:
             caller.tell("looking twice at what somebody else has committed ...")
         if plan.steps and not (plan.watched and caller.pause(WATCH_S)):
@@ -164,7 +164,7 @@ class GroupSync:
         self._looks = {group.name: group.seen_s for group in plan.view.groups}
         return applied
 
-    def _release(self, plan: GroupPlan) -> None:
+    def release(self, plan: GroupPlan) -> None:
         """End what is pending because the marker of a write of ours was lost (KAFKA-20734).
 
         Its group has no step before that, and the next write of ours in its log brings the marker.
@@ -328,8 +328,10 @@ def _failed(group: str, error: OnceoverError, applied: AppliedGroups) -> None:
             Refusal(group, KafkaCode.HAS_MEMBERS, error.message, error.resolve or "", False)
         )
         return
-    applied.refused.append(Refusal(group, error.code, error.message, error.resolve or "run again"))
-    applied.temporary |= isinstance(error, Retriable)
+    passes = isinstance(error, Retriable)
+    refusal = Refusal(group, error.code, error.message, error.resolve or "run again", passes=passes)
+    applied.refused.append(refusal)
+    applied.temporary |= passes
 
 
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
@@ -349,12 +351,12 @@ def _given_anew(row: Row, given: Mapping[TopicPartition, CommittedOffset]) -> Re
     seen = _offset(given, row.facts.giving)
     told = row.facts.committed
     text = f"its commit on the giving side was told as {told}, and is {seen} or not decided"
-    return Refusal(row.object, GroupCode.COMMIT_PENDING, text, "run again")
+    return Refusal(row.object, GroupCode.COMMIT_PENDING, text, "run again", passes=True)
 
 
 def _pending(row: Row, text: str) -> Refusal:
     resolve = "look whether its reader goes on behind what it has read, and run again once it is decided"
-    return Refusal(row.object, GroupCode.COMMIT_PENDING, text, resolve)
+    return Refusal(row.object, GroupCode.COMMIT_PENDING, text, resolve, passes=True)
 
 
 def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:

@@ -117,7 +117,7 @@ class Row:
     def refusal(self) -> Refusal:
         """Why nothing is done."""
         d = self.decision
-        return Refusal(self.object, d.code, d.reason, d.resolve, d.blocks)
+        return Refusal(self.object, d.code, d.reason, d.resolve, d.blocks, passes=d.code in PASSING)
 
     def document(self) -> dict[str, Any]:
         """Return one entry of ``positions``."""
@@ -218,10 +218,16 @@ class GroupPlan(Plan):
         Args:
             approves: asked about each risky row; what it does not approve is refused, too.
         """
-        refused = [_approved(row, approves).refusal for row in self.risky if not approves(row)]
+        unapproved = [_approved(row, approves).refusal for row in self.risky if not approves(row)]
         nowhere = {row.object for row in self.rows if not _stands(row.facts)}
-        nowhere |= {g.name for g in self.view.groups if g.partitions and not any(map(_stands, g.partitions))}
-        return [r for r in self.refused if r.object not in nowhere] + refused
+        # Of a group that could not be read nobody knows that; nor of what is no offset.
+        gone = {g.name for g in self.view.groups if g.error is None and not any(map(_stands, g.partitions))}
+        refused = [
+            r
+            for r in self.refused
+            if r.object not in nowhere and not (r.code == KafkaCode.HAS_MEMBERS and r.object in gone)
+        ]
+        return refused + unapproved
 
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON, with every position."""
@@ -344,9 +350,8 @@ def _approved(row: Row, approves: Approves | None) -> Row:
 
 def _stands(facts: PartitionFacts) -> bool:
     """Tell whether a group has a position there on the giving side, as far as that can be told."""
-    if facts.problem is not None:
-        return facts.problem[0] != GroupCode.GONE
-    return facts.committed is not None
+    is_gone = facts.problem is not None and facts.problem[0] == GroupCode.GONE
+    return facts.committed is not None and not is_gone
 
 
 def _is_news(facts: PartitionFacts) -> bool:
@@ -379,7 +384,8 @@ def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:
 def _unknown(what: str, error: OnceoverError) -> Refusal:
     resolve = error.resolve or "run again"
     code = StateCode.STATE_UNREADABLE if error.code == StateCode.STATE_UNREADABLE else GroupCode.UNKNOWN
-    return Refusal(what, code, f"nothing is done, because it is not known: {error.message}", resolve)
+    text = f"nothing is done, because it is not known: {error.message}"
+    return Refusal(what, code, text, resolve, passes=isinstance(error, Retriable))
 
 
 def _hidden(view: GroupView, topic: str, error: OnceoverError) -> Refusal:
@@ -399,6 +405,7 @@ def _away(view: GroupView, error: OnceoverError) -> Refusal:
         f"in place before stand there, and read again what they have read on {view.giving} since; of others "
         "nothing is known",
         error.resolve or "run again",
+        passes=isinstance(error, Retriable),
     )
 
 

@@ -69,6 +69,7 @@ class Refusal:
     Args:
         object: what it concerns; of a topic the source's name.
         blocks: True when records are not copied because of it, False for a remark.
+        passes: True when it may be another thing a moment later; not printed.
     """
 
     object: str
@@ -76,10 +77,13 @@ class Refusal:
     message: str
     resolve: str
     blocks: bool = True
+    passes: bool = field(default=False, compare=False)
 
     def document(self) -> dict[str, Any]:
         """Return it as it is printed."""
-        return asdict(self)
+        document = asdict(self)
+        del document["passes"]
+        return document
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -152,3 +152,16 @@ def test_only_who_has_a_position_where_it_comes_from_can_be_misplaced() -> None:
     assert {r.object for r in made.misplaced()} == {"ahead east.orders:0", "busy", "shared"}
     (risky,) = (r for r in made.misplaced(lambda _: False) if r.code == "NOT_APPROVED")
     assert risky.object == "passed east.orders:0"
+
+
+def test_who_could_not_be_read_is_not_taken_for_one_that_has_no_position() -> None:
+    """It was put in place before, and its coordinator does not answer now."""
+    world = World(there={"away": 104}, remembered={"away": Remembered(4, frozenset({104}), NOW_MS - 60_000)})
+    world.broken["away"] = Retriable("its coordinator is away", resolve="run again")
+    (refusal,) = plan(world).misplaced()
+    assert (refusal.object, refusal.code, refusal.passes) == ("away", "UNKNOWN", True)
+
+
+def test_what_may_pass_says_so() -> None:
+    world = World(here={"ahead": 4, "a": 7}, there={"ahead": 120}, undecided={"a"})
+    assert {r.code: r.passes for r in plan(world).refused} == {"AHEAD": False, "COMMIT_PENDING": True}

@@ -124,3 +124,18 @@ def test_an_answer_has_its_time_from_when_the_one_before_it_is_there(
     clock.now_s += _TIMEOUT_S
     with pytest.raises(ConnectionLost):
         made.expire()
+
+
+def test_a_broker_that_says_that_it_does_not_listen_has_that_time_too(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """Sent before it was said (KIP-219): the answer comes as much later."""
+    made = line(monkeypatch, clock, body_bytes=10, most=10, each_s=0.0)
+    asked(made)
+    ask(made)
+    ask(made)
+    made.allow(90.0)
+    clock.now_s += _TIMEOUT_S + 89.0
+    made.expire()
+    made.receive()
+    assert made.owed_s == _TIMEOUT_S + 90.0

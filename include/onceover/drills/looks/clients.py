@@ -6,7 +6,7 @@ known to no broker: that somebody writes who is not known shows in the ends of t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -117,8 +117,13 @@ def look(cluster: Cluster, partitions: Collection[TopicPartition]) -> ClientsSee
     return ClientsSeen(cluster.alias, tuple(found), tuple(producers), tuple(problems.values()))
 
 
-def consumers(cluster: Cluster, topics: Collection[str]) -> tuple[list[Consumer], list[OnceoverError]]:
+def consumers(
+    cluster: Cluster, topics: Collection[str], selects: Callable[[str], bool] = lambda _: True
+) -> tuple[list[Consumer], list[OnceoverError]]:
     """Return the members of groups that read one of the topics, and why some may not have been seen.
+
+    Args:
+        selects: tells of which groups.
 
     Raises:
         Retriable: no broker of the cluster answers.
@@ -127,7 +132,7 @@ def consumers(cluster: Cluster, topics: Collection[str]) -> tuple[list[Consumer]
     unseen = list(listing.unheard)
     found: list[Consumer] = []
     for name, group in sorted(listing.groups.items()):
-        if group.state in _EMPTY:
+        if group.state in _EMPTY or not selects(name):
             continue
         describe = _DESCRIBED.get(group.type)
         if describe is None:

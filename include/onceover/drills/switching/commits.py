@@ -97,11 +97,11 @@ class SourceGroups:
         Raises:
             Retriable: one of the groups rebalances: nobody can tell what its members read.
         """
-        found, unseen = consumers(self.source, self.topics)
+        found, unseen = consumers(self.source, self.topics, living.__contains__)
         for error in unseen:
             if isinstance(error, Retriable):
                 raise error
-        return [each for each in found if each.group in living]
+        return found
 
     def settle(self, earlier: Positions, deadline: Deadline) -> Positions:
         """Return the positions once none of them can move any more, or has for longer than a commit takes.

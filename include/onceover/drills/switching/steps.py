@@ -24,7 +24,9 @@ from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.placing import Placing
 from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import PASSING
+from onceover.groups.plan import GroupPlan
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.planning import commands
@@ -49,6 +51,7 @@ class PlannedSteps(SwitchSteps):
     _positions: Positions = field(default_factory=dict)
     _earlier: Positions = field(default_factory=dict)
     _looked: Deadline = field(default_factory=lambda: Deadline(0.0))
+    _placeable: GroupPlan | None = None
     # What a killed one keeps off: the target, which tells, may be away when it has to be lifted.
     _inherited: Mapping[str, Collection[Mark]] = field(default_factory=dict)
 
@@ -79,7 +82,7 @@ class PlannedSteps(SwitchSteps):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
             self.findings.append((DrillCode.STILL_FENCED, text))
         self._earlier = self._placed(deadline)
-        self._placing.check(deadline)
+        self._placeable = self._placing.check(deadline)
         self._looked = Deadline(commits.COMMITS_S)
         return {
             "topics": len(self.enrolled),
@@ -108,6 +111,7 @@ class PlannedSteps(SwitchSteps):
             if kind is NeedsOperator:
                 raise left
             backoff.pause(deadline, left)
+            self._placing.release()
         return found
 
     def audit(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -124,6 +128,8 @@ class PlannedSteps(SwitchSteps):
                 break
         while not self._looked.passed:
             self.parts.pause(self._looked.left_s)
+        if self._placeable is not None:
+            self._placing.check_rests(self._placeable, deadline)
         return found
 
     # ---- while writers are kept off
@@ -176,11 +182,14 @@ class PlannedSteps(SwitchSteps):
         waited for.
         """
         written = 0
+
+        def done(applied: AppliedGroups) -> None:
+            nonlocal written
+            written += len(applied.done)
+            self._name_skips(applied)
+
         while True:
-            planned, rounds = self._placing.put(deadline)
-            for applied in rounds:
-                self._name_skips(applied)
-            written += sum(len(applied.done) for applied in rounds)
+            planned = self._placing.put(deadline, done)
             now, _ = self.parts.source.retry(self._groups.positions, deadline)
             others = _others(self._positions, now)
             if not others:

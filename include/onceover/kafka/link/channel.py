@@ -119,6 +119,9 @@ class Channel(Protocol):
             ConnectionLost: it is.
         """
 
+    def allow(self, seconds: float) -> None:
+        """Wait for so much longer for what is in flight."""
+
     def trim(self, most_bytes: int) -> None:
         """Let go of a receive buffer that is larger, and with it of what the last answer left there."""
 

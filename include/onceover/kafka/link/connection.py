@@ -325,6 +325,12 @@ class Connection:
         if not self.owed_s:
             raise self._lost(TimeoutError("no answer in time"), time.monotonic())
 
+    def allow(self, seconds: float) -> None:
+        """Wait for so much longer for what is in flight: the broker does not listen meanwhile (KIP-219)."""
+        for at, asked in enumerate(self._pending):
+            due_s, within_s = asked.due_s + seconds, asked.within_s + seconds
+            self._pending[at] = asked._replace(due_s=due_s, within_s=within_s)
+
     def trim(self, most_bytes: int) -> None:
         """Let go of a receive buffer that is larger, and with it of what the last answer left there."""
         if len(self._buffer) > most_bytes:

@@ -48,6 +48,8 @@ FAR_WAYS: Final = 3
 _UNDER_WAY_SHARES = 2
 # Who waits for so long for an answer that was to be full is not next door: 1 to 3 ms were measured there.
 _FAR_S = 0.005
+# A broker next door that is busy for a moment is none that is far away.
+_FAR_ANSWERS = 3
 
 
 @dataclass
@@ -76,6 +78,8 @@ class _Route:
     asked: deque[_Asked] = field(default_factory=deque)
     # The broker does not listen before, because of a quota (KIP-219).
     mute_until_s: float = -math.inf
+    # Answers in a row that were waited for although there was more to read.
+    waited: int = 0
     is_far: bool = False
 
 
@@ -110,6 +114,8 @@ class Fetcher:
         self._names: dict[UUID, str] = {}
         # Up to where each could be read when it was answered last.
         self._ends: dict[TopicPartition, int] = {}
+        # Up to where there is nothing, although it was told.
+        self._empty: dict[TopicPartition, int] = {}
 
     def assign(self, partition: TopicPartition, position: Position) -> None:
         """Read ``partition`` too, from the next request on."""
@@ -135,6 +141,7 @@ class Fetcher:
 
     def _drop(self, partition: TopicPartition) -> None:
         """Take no answer that is under way for it: it is for the place where it was read before."""
+        self._empty.pop(partition, None)
         for route in self._routes.values():
             for asked in route.asked:
                 asked.partitions.discard(partition)
@@ -170,14 +177,16 @@ class Fetcher:
             if not route.connection.in_flight:
                 yield partitions, usual_bytes, len(partitions)
             return
+        if route.asked and not route.connection.usable:
+            # Its session is over before long: another one takes its place once nothing is under way on it.
+            return
         free = [tp for tp in partitions if not any(tp in asked.partitions for asked in route.asked)]
-        behind, others = list[TopicPartition](), list[TopicPartition]()
-        for tp in free:
-            (behind if self._is_behind(tp) else others).append(tp)
+        behind = [tp for tp in free if self._is_behind(tp)]
         several = min(ways, len(behind) + len(route.asked))
         if several < 2:
             # There is nothing for another one. With all of it read the next thing is to wait, for everybody.
-            route.is_far = bool(several)
+            if not several:
+                route.is_far, route.waited = False, 0
             if not route.asked:
                 yield partitions, usual_bytes, len(partitions)
             return
@@ -187,9 +196,11 @@ class Fetcher:
         while behind and len(route.asked) < several and left_bytes >= share_bytes:
             left_bytes -= share_bytes
             count = -(-len(behind) // (several - len(route.asked)))
-            # The others come along with the first of them, which is answered at once, whatever they have.
-            yield [*others, *behind[:count]], share_bytes, count
-            behind, others = behind[count:], []
+            # The others come along with the first of them, which are answered at once, whatever they have; in
+            # the same order as ever, or who needs to be first for a large batch never would be.
+            later = set(behind[count:])
+            yield [tp for tp in free if tp not in later], share_bytes, count
+            free, behind = behind[count:], behind[count:]
 
     def _is_behind(self, tp: TopicPartition) -> bool:
         """Tell whether there was more to read of a partition when it was answered last."""
@@ -245,10 +256,12 @@ class Fetcher:
             self._routes[route.node] = self._routes.pop(route.node)
             answer: FetchResponse = route.connection.receive()
             asked = route.asked.popleft()
-            if waited and any(map(self._is_behind, asked.partitions & self.positions.keys())):
-                route.is_far = True
+            if any(map(self._is_behind, asked.partitions & self.positions.keys())):
+                route.waited = route.waited + 1 if waited else 0
+                route.is_far = route.is_far or route.waited >= _FAR_ANSWERS
             if answer.throttle_ms > 0:
                 route.mute_until_s = time.monotonic() + answer.throttle_ms / 1000
+                route.connection.allow(answer.throttle_ms / 1000)
             if answer.error_code:
                 raise Retriable(f"{self._cluster.alias} answers error {answer.error_code} to fetch")
             answer_bytes = sum(len(partition.records) for partition in answer.partitions)
@@ -257,16 +270,22 @@ class Fetcher:
                 tp = TopicPartition(self._names.get(partition.topic_id, ""), partition.partition)
                 if tp in asked.partitions and tp in self.positions:
                     found.append((tp, partition))
-                    self._ends[tp] = self._end(partition, is_full=2 * answer_bytes >= asked.max_bytes)
+                    self._note_end(tp, partition, is_full=2 * answer_bytes >= asked.max_bytes)
         self._send_behind(tp for tp, partition in found if partition.records)
         return found
 
-    def _end(self, partition: FetchedPartition, *, is_full: bool) -> int:
-        if not partition.records and not is_full:
-            # Whatever it tells, there is nothing to read before that: it would be waited for.
-            return 0
+    def _note_end(self, tp: TopicPartition, partition: FetchedPartition, *, is_full: bool) -> None:
+        """Note up to where a partition can be read, unless there is nothing on the way there.
+
+        Compaction may have left nothing before what a broker tells: it would be waited for again and again.
+        """
         committed = self._isolation == calls.READ_COMMITTED
-        return partition.last_stable_offset if committed else partition.high_watermark
+        end = partition.last_stable_offset if committed else partition.high_watermark
+        if partition.records:
+            self._empty.pop(tp, None)
+        elif not is_full:
+            self._empty[tp] = end
+        self._ends[tp] = 0 if end <= self._empty.get(tp, -1) else end
 
     def _trim(self) -> None:
         """Keep no buffer that a single large answer has left, one for every broker."""
@@ -315,9 +334,10 @@ class Fetcher:
     def _route(self, node: int) -> _Route:
         route = self._routes.get(node)
         if route is None or (not route.connection.in_flight and not route.connection.usable):
+            is_far = route is not None and route.is_far
             if route is not None:
                 route.connection.close()
-            route = self._routes[node] = _Route(node, self._cluster.open(node))
+            route = self._routes[node] = _Route(node, self._cluster.open(node), is_far=is_far)
         return route
 
     def _fetch_position(self, tp: TopicPartition) -> FetchPosition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -335,6 +336,31 @@ def test_whom_nothing_would_put_in_place_is_named_before_anybody_is_kept_off(
         commit(replica.source_client, ahead, topic, {0: 9})
         code, told = ran(replica, capsys)
     assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
+
+
+def test_who_commits_on_the_target_all_the_time_is_named_before_anybody_is_kept_off(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With assign(), so that its group has no members: what it commits would be replaced again and again."""
+    topic, group, over = copied(replica), f"{replica.name}-billing", threading.Event()
+
+    def commit_on() -> None:
+        for number in itertools.count():
+            commit(replica.target_client, group, topic, {0: number % 6})
+            if over.wait(0.1):
+                return
+
+    reading = threading.Thread(target=commit_on)
+    reading.start()
+    try:
+        with replica.running():
+            code, told = ran(replica, capsys)
+    finally:
+        over.set()
+        reading.join()
+    error = step_of(told, "audit")["error"]
+    assert (code, error["code"], error["seen"]) == (PERSON, "NOT_READY", "COMMITS_MOVE"), trouble(told)
+    assert step_of(told, "fence")["state"] == "skipped"
 
 
 @pytest.mark.soak

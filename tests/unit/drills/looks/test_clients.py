@@ -83,3 +83,19 @@ def test_a_producer_is_named_once_by_its_transactional_id() -> None:
         Producer(7, "tx", ("a", "b"), 600, (A1,)),
         Producer(8, None, ("a",), None, ()),
     ]
+
+
+def test_of_groups_that_are_not_asked_for_none_keeps_anybody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's, whose members come and go all the time."""
+
+    class Restless(Listing):
+        def groups(self) -> GroupListing:
+            found = [ListedGroup(name, "classic", "preparingrebalance") for name in ("mine", "theirs")]
+            return GroupListing({each.group_id: each for each in found})
+
+    group = DescribedGroup("preparingrebalance", "", (MEMBER,))
+    monkeypatch.setattr(clients, "GroupAdmin", Restless)
+    monkeypatch.setitem(clients._DESCRIBED, "classic", lambda *_: group)
+    cluster = type("Cluster", (), {"alias": "east"})()
+    (told,) = clients.consumers(cluster, {"a"}, {"mine"}.__contains__)[1]
+    assert "group mine" in told.message

@@ -39,17 +39,22 @@ class Logs:
 
     Attributes:
         ends: of each partition's log; ``told`` up to where it says that there is something.
+        largest: partitions whose batches are of so many offsets: the first of an answer comes whole.
         asked: the partitions of each request under way, with the offsets asked for.
     """
 
     alias = "east"
     client_id = "onceover"
     patience = Patience()
-    usable = True
     owed_s = 40.0
 
-    def __init__(self, ends: dict[int, int]) -> None:
+    def __init__(self, ends: dict[int, int], largest: dict[int, int] | None = None) -> None:
         self.ends = ends
+        self.largest = largest or {}
+        self.usable = True
+        self.opened = 0
+        self.allowed_s = 0.0
+        self.sent: list[set[int]] = []
         self.told = dict(ends)
         self.asked: deque[dict[int, int]] = deque()
         self.most_bytes: deque[int] = deque()
@@ -57,6 +62,9 @@ class Logs:
         self._decoders: deque[Callable[[memoryview], Any]] = deque()
 
     def open(self, _node: int) -> Logs:
+        assert not self.asked
+        self.opened += 1
+        self.usable = True
         return self
 
     @property
@@ -75,18 +83,24 @@ class Logs:
         held_s: float,
         max_answer_bytes: int,
     ) -> None:
+        assert self.usable
         request = FetchRequest.decode(b"".join(buffers)[4:], version=FETCH_VERSION, header=True)
         partitions = [one for topic in request.topics for one in topic.partitions]
         self.asked.append({one.partition: one.fetch_offset for one in partitions})
+        self.sent.append(set(self.asked[-1]))
         self.most_bytes.append(request.max_bytes)
         self._decoders.append(decoder)
 
     def receive(self) -> Any:
         asked, left = self.asked.popleft(), self.most_bytes.popleft()
-        partitions = []
+        partitions: list[Any] = []
         for number, offset in asked.items():
             size = max(0, min(left, self.ends[number] - offset))
-            left -= size
+            whole = self.largest.get(number, 0)
+            if size and whole > size:
+                # Only the first that has anything gives more than is left.
+                size = whole if not any(len(one.records) for one in partitions) else 0
+            left = max(0, left - size)
             partitions.append(_partition(number, bytes(size), self.told[number]))
         topic = _ANSWER(version=FETCH_VERSION, topic_id=TOPIC, partitions=partitions)
         response = FetchResponse(
@@ -103,6 +117,10 @@ class Logs:
 
     def expire(self) -> None:
         """Nothing is owed."""
+
+    def allow(self, seconds: float) -> None:
+        """So much longer is waited for what is under way."""
+        self.allowed_s += seconds
 
     def close(self) -> None:
         self.asked.clear()
@@ -179,10 +197,10 @@ def waiting(seconds: float) -> Iterator[None]:
         yield
 
 
-def far(ends: dict[int, int]) -> Reading:
-    """Return who has waited for two answers already, though there was more to read."""
-    reading = Reading(Logs(ends))
-    for _ in range(2):
+def far(ends: dict[int, int], largest: dict[int, int] | None = None) -> Reading:
+    """Return who has waited for a few answers already, though there was more to read."""
+    reading = Reading(Logs(ends, largest))
+    for _ in range(4):
         reading.ask()
         assert reading.logs.in_flight == 1
         reading.take()
@@ -193,11 +211,11 @@ def test_a_distant_broker_has_a_request_for_each_backlog_under_way() -> None:
     with waiting(0.1):
         reading = far(dict.fromkeys(range(3), 1000))
         reading.ask()
-        assert [set(asked) for asked in reading.logs.asked] == [{2}, {0}, {1}]
+        assert [set(asked) for asked in reading.logs.asked] == [{1}, {2}, {0}]
         assert list(reading.logs.most_bytes) == [8, 8, 8]
-        assert reading.take() == {2}
+        assert reading.take() == {1}
         reading.ask()
-        assert [set(asked) for asked in reading.logs.asked] == [{0}, {1}, {2}]
+        assert [set(asked) for asked in reading.logs.asked] == [{2}, {0}, {1}]
 
 
 def test_one_next_door_has_one_request() -> None:
@@ -242,14 +260,18 @@ def test_with_all_of_it_read_one_request_waits_for_everybody() -> None:
 def test_what_is_only_told_to_be_there_is_not_waited_for() -> None:
     """Compaction may have left nothing up to the end that a broker tells."""
     with waiting(0.1):
-        reading = far({0: 1000, 1: 1000, 2: 10})
+        reading = far({0: 5000, 1: 5000, 2: 10})
         reading.logs.told[2] = 500
-        for _ in range(8):
+        for _ in range(200):
             reading.ask()
             reading.take()
-        reading.ask()
         assert reading.offsets[2] == 10
-        assert all(set(asked) & {0, 1} for asked in reading.logs.asked)
+        assert sum(asked <= {2} for asked in reading.logs.sent) <= 1
+        reading.logs.ends[2] = reading.logs.told[2] = 510
+        for _ in range(200):
+            reading.ask()
+            reading.take()
+        assert reading.offsets[2] == 510
 
 
 def test_a_limit_and_a_quota_of_the_source_leave_one_request() -> None:
@@ -261,6 +283,58 @@ def test_a_limit_and_a_quota_of_the_source_leave_one_request() -> None:
         reading.take()
         reading.ask()
         assert [set(asked) for asked in reading.logs.asked] == [{0, 1, 2}]
+
+
+def test_who_waits_once_in_a_while_for_one_next_door_has_one_request() -> None:
+    """A busy machine lets anybody wait for a moment."""
+    with waiting(0.1):
+        reading = far(dict.fromkeys(range(3), 1000))
+    with waiting(0.001):
+        again = Reading(Logs(dict.fromkeys(range(3), 1000)))
+        for _ in range(3):
+            again.ask()
+            again.take()
+    with waiting(0.1):
+        again.ask()
+        again.take()
+        again.ask()
+        reading.ask()
+    assert (reading.logs.in_flight, again.logs.in_flight) == (3, 1)
+
+
+def test_a_large_batch_comes_first_some_time_beside_one_that_always_has_a_little() -> None:
+    """A broker gives what is above its share only to the first that has anything."""
+    with waiting(0.1):
+        reading = far({0: 3000, 1: 3000, 2: 3000, 3: 0}, largest={2: 30})
+        for _ in range(60):
+            reading.logs.ends[3] += 1
+            reading.logs.told[3] += 1
+            reading.ask()
+            reading.take()
+        assert reading.offsets[2] >= 150
+
+
+def test_a_session_that_ends_is_renewed_though_there_is_always_more() -> None:
+    """Nothing more is sent on its connection; what is under way there is taken first."""
+    with waiting(0.1):
+        reading = far(dict.fromkeys(range(3), 5000))
+        for _ in range(3):
+            reading.ask()
+            assert reading.logs.in_flight == 3
+            reading.logs.usable = False
+            for _ in range(4):
+                reading.ask()
+                reading.take()
+        assert reading.logs.opened == 4
+
+
+def test_what_is_under_way_is_waited_for_longer_by_a_brokers_quota() -> None:
+    with waiting(0.1):
+        reading = far(dict.fromkeys(range(3), 1000))
+        reading.ask()
+        reading.logs.throttle_ms = 60_000
+        reading.take()
+        assert reading.logs.allowed_s == 60.0
 
 
 STEPS = st.lists(

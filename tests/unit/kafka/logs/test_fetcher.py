@@ -90,6 +90,9 @@ class FullBroker:
     def trim(self, most_bytes: int) -> None:
         self.trimmed = most_bytes
 
+    def allow(self, seconds: float) -> None:
+        assert seconds * 1000 == self.throttle_ms
+
     def close(self) -> None:
         self._pending.clear()
 
