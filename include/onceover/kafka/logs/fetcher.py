@@ -42,10 +42,9 @@ log = logging.getLogger(__name__)
 
 # A buffer grows by doubling, and is used again: fresh pages cost more than what is received into them.
 _KEPT_SHARES = 2
-# Requests under way to a distant broker, at most, and how many usual answers theirs are as large as together.
-# One of them is in the receive buffer: that takes less memory than one request at a time.
+# Requests under way to a distant broker, at most. One answer at a time is in the receive buffer, as near by;
+# the others are in sockets, whose size the kernel bounds, and on the line.
 FAR_WAYS: Final = 3
-_UNDER_WAY_SHARES = 2
 # Who waits for so long for an answer that was to be full is not next door: 1 to 3 ms were measured there.
 _FAR_S = 0.005
 # A broker next door that is busy for a moment is none that is far away.
@@ -92,7 +91,7 @@ class Fetcher:
         max_bytes: size of what ``poll`` returns, over all brokers; a single larger batch still comes whole.
         partition_max_bytes: share of one partition in an answer; where there are so few that the answer would
             not be full, they have more: from far away, each round trip should bring as much as it may.
-        ways: requests that may be under way to a broker; what they bring is bounded by twice ``max_bytes``.
+        ways: requests that may be under way to a broker, each for as much as usual.
     """
 
     def __init__(
@@ -165,17 +164,16 @@ class Fetcher:
         for node, partitions in by_leader.items():
             route = self._route(node)
             ways = self._ways if max_bytes is None else 1
-            for some, share_bytes, sharing in self._portions(route, partitions, ways, broker_bytes):
-                self._send(route, some, max_wait_ms, min_bytes, share_bytes, sharing)
+            for some, sharing in self._portions(route, partitions, ways):
+                self._send(route, some, max_wait_ms, min_bytes, broker_bytes, sharing)
 
     def _portions(
-        self, route: _Route, partitions: list[TopicPartition], ways: int, usual_bytes: int
-    ) -> Iterator[tuple[list[TopicPartition], int, int]]:
-        """Yield what is asked for now, request by request, with what its answer may bring, and how many share
-        that."""
+        self, route: _Route, partitions: list[TopicPartition], ways: int
+    ) -> Iterator[tuple[list[TopicPartition], int]]:
+        """Yield what is asked for now, request by request, with how many share its answer."""
         if not route.is_far or ways == 1 or route.mute_until_s > time.monotonic():
             if not route.connection.in_flight:
-                yield partitions, usual_bytes, len(partitions)
+                yield partitions, len(partitions)
             return
         if route.asked and not route.connection.usable:
             # Its session is over before long: another one takes its place once nothing is under way on it.
@@ -188,18 +186,14 @@ class Fetcher:
             if not several:
                 route.is_far, route.waited = False, 0
             if not route.asked:
-                yield partitions, usual_bytes, len(partitions)
+                yield partitions, len(partitions)
             return
-        left_bytes = _UNDER_WAY_SHARES * usual_bytes - sum(asked.max_bytes for asked in route.asked)
-        share_bytes = max(1, _UNDER_WAY_SHARES * usual_bytes // several)
-        # There is less left while a larger one is under way, from when there were fewer.
-        while behind and len(route.asked) < several and left_bytes >= share_bytes:
-            left_bytes -= share_bytes
+        while behind and len(route.asked) < several:
             count = -(-len(behind) // (several - len(route.asked)))
             # The others come along with the first of them, which are answered at once, whatever they have; in
             # the same order as ever, or who needs to be first for a large batch never would be.
             later = set(behind[count:])
-            yield [tp for tp in free if tp not in later], share_bytes, count
+            yield [tp for tp in free if tp not in later], count
             free, behind = behind[count:], behind[count:]
 
     def _is_behind(self, tp: TopicPartition) -> bool:

@@ -156,12 +156,12 @@ class Reading:
             self.fetcher.assign(partition(number), Position(TOPIC, 0, 1, 0))
 
     def ask(self, max_bytes: int | None = None) -> None:
-        """Ask; nobody is asked for twice at a time, and what comes together is bounded."""
+        """Ask; nobody is asked for twice at a time, and each answer is bounded."""
         self.fetcher.request(max_wait_ms=1, min_bytes=1, max_bytes=max_bytes)
         everybody = [number for asked in self.logs.asked for number in asked]
         assert len(everybody) == len(set(everybody))
         assert self.logs.in_flight <= FAR_WAYS
-        assert sum(self.logs.most_bytes) <= 2 * MOST
+        assert all(size <= MOST for size in self.logs.most_bytes)
 
     def take(self) -> set[int]:
         """Take one answer; return whose it is. What comes begins where its partition is read on."""
@@ -212,7 +212,6 @@ def test_a_distant_broker_has_a_request_for_each_backlog_under_way() -> None:
         reading = far(dict.fromkeys(range(3), 1000))
         reading.ask()
         assert [set(asked) for asked in reading.logs.asked] == [{1}, {2}, {0}]
-        assert list(reading.logs.most_bytes) == [8, 8, 8]
         assert reading.take() == {1}
         reading.ask()
         assert [set(asked) for asked in reading.logs.asked] == [{2}, {0}, {1}]
