@@ -388,7 +388,7 @@ class PlannedSteps(SwitchSteps):
         """
         waits, groups = Deadline(commits.COMMITS_S), self._groups
         while True:
-            # A group that rebalances is waited for, one of others too: nobody can tell what its members read.
+            # A group that rebalances is waited for: nobody can tell what its members read.
             found, living = self.parts.source.retry(groups.positions, deadline)
             look = partial(groups.unplaced, found, living, deadline)
             unplaced = self.parts.source.retry(look, deadline)
