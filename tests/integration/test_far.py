@@ -71,14 +71,15 @@ def distant(
     distance = Distance()
     reserved.release()
     with proxies([(reserved.port, source.nodes[0].ports.client, distance)]):
-        roomy = {"max_interval": "500ms", "max_bytes": "1MiB"}
+        roomy = {"max_interval": "500ms", "max_bytes": "16MiB"}
         case = FlowCase(tmp_path, unique_name, source, target_cluster, transaction=roomy)
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS // 2):
             for partition in range(PARTITIONS):
-                records = case.adversary.records(15, value=bytes(4096))
+                records = case.adversary.records(15, value=bytes(12_000))
                 case.adversary.idempotent(case.topic, partition, records)
             case.adversary.interleaved(case.topic, 0)
-        distance.round_trip_ms = ROUND_TRIP_MS
+        # An answer of 1 MiB is worked off before the next one is there, also on a busy machine.
+        distance.round_trip_ms = 2 * ROUND_TRIP_MS
         yield case
         case.close()
 
@@ -88,7 +89,7 @@ def test_several_answers_are_on_their_way_and_a_kill_loses_and_repeats_none_of_i
 ) -> None:
     """Transactions that were aborted lie among them; what is read by then and not copied is read again."""
     distant.kill(Step.DATA_SENT, 4)
-    distant.kill(Step.COMMITTED, 4)
+    distant.kill(Step.COMMITTED, 2)
     most = [0]
     real = Fetcher.request
 
