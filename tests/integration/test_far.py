@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from onceover.kafka.logs.fetcher import Fetcher
 from onceover.kafka.produce.inflight import FEW_REQUESTS, Departure, InFlight
 from onceover.state.steps import Step
 from onceover_lab.bench.distance import Distance, proxies
+from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.ports import PortReservation
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.feeds import PARTITIONS
@@ -21,15 +23,22 @@ ROUND_TRIP_MS = 60
 ROUNDS = 40
 
 
+@contextmanager
+def far_cluster(start_cluster: ClusterFactory) -> Iterator[tuple[KafkaCluster, Distance]]:
+    """Yield a cluster that is reached through a proxy, and how far away that keeps it: nowhere, as yet."""
+    reserved = PortReservation()
+    cluster = start_cluster("far", advertised=[reserved.port])
+    distance = Distance()
+    reserved.release()
+    with proxies([(reserved.port, cluster.nodes[0].ports.client, distance)]):
+        yield cluster, distance
+
+
 @pytest.fixture
 def case(
     tmp_path: Path, unique_name: str, source_cluster: SharedCluster, start_cluster: ClusterFactory
 ) -> Iterator[FlowCase]:
-    reserved = PortReservation()
-    target = start_cluster("far", advertised=[reserved.port])
-    distance = Distance()
-    reserved.release()
-    with proxies([(reserved.port, target.nodes[0].ports.client, distance)]):
+    with far_cluster(start_cluster) as (target, distance):
         roomy = {"transaction": {"max_interval": "500ms", "max_bytes": "4MiB"}}
         case = FlowCase(tmp_path, unique_name, source_cluster, target, **roomy, limits={})
         for _ in range(ROUNDS):
@@ -66,11 +75,7 @@ def distant(
     tmp_path: Path, unique_name: str, target_cluster: SharedCluster, start_cluster: ClusterFactory
 ) -> Iterator[FlowCase]:
     """A flow from a source that is far away, with more in each partition than one answer brings."""
-    reserved = PortReservation()
-    source = start_cluster("far", advertised=[reserved.port])
-    distance = Distance()
-    reserved.release()
-    with proxies([(reserved.port, source.nodes[0].ports.client, distance)]):
+    with far_cluster(start_cluster) as (source, distance):
         roomy = {"max_interval": "500ms", "max_bytes": "16MiB"}
         case = FlowCase(tmp_path, unique_name, source, target_cluster, transaction=roomy)
         for _ in range(ROUNDS // 2):

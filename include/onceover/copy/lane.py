@@ -60,9 +60,9 @@ _LOOK_HELD_MS = 500
 _NO_RUN = 0
 # Of the time after which the target ends a transaction: what is under way then still has to get through.
 _OPEN_SHARE = 1 / 3
-# Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket (smaller ones, from far
-# away), the rest for re-encoding and the interpreter's own copies: six to eight of what is taken apart at
-# once.
+# Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket (from far away the next
+# two, mostly on the line), the rest for re-encoding and the interpreter's own copies: six to eight of what is
+# taken apart at once.
 _FETCH_SHARE = 8
 # What is unanswered, where the target is far away. What passes as bytes is in the socket by then.
 _IN_FLIGHT_SHARE = 8

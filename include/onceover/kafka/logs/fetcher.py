@@ -250,9 +250,8 @@ class Fetcher:
             self._routes[route.node] = self._routes.pop(route.node)
             answer: FetchResponse = route.connection.receive()
             asked = route.asked.popleft()
-            if any(map(self._is_behind, asked.partitions & self.positions.keys())):
-                route.waited = route.waited + 1 if waited else 0
-                route.is_far = route.is_far or route.waited >= _FAR_ANSWERS
+            if self._ways > 1:
+                self._judge_distance(route, asked, waited=waited)
             if answer.throttle_ms > 0:
                 route.mute_until_s = time.monotonic() + answer.throttle_ms / 1000
                 route.connection.allow(answer.throttle_ms / 1000)
@@ -264,9 +263,19 @@ class Fetcher:
                 tp = TopicPartition(self._names.get(partition.topic_id, ""), partition.partition)
                 if tp in asked.partitions and tp in self.positions:
                     found.append((tp, partition))
-                    self._note_end(tp, partition, is_full=2 * answer_bytes >= asked.max_bytes)
+                    if self._ways > 1:
+                        self._note_end(tp, partition, is_full=2 * answer_bytes >= asked.max_bytes)
         self._send_behind(tp for tp, partition in found if partition.records)
         return found
+
+    def _judge_distance(self, route: _Route, asked: _Asked, *, waited: bool) -> None:
+        """Count answers in a row that were waited for although there was more to read."""
+        # Asked of hundreds of partitions with each answer, this would show: not where it changes nothing.
+        if route.is_far or not (waited or route.waited):
+            return
+        if any(map(self._is_behind, asked.partitions & self.positions.keys())):
+            route.waited = route.waited + 1 if waited else 0
+            route.is_far = route.waited >= _FAR_ANSWERS
 
     def _note_end(self, tp: TopicPartition, partition: FetchedPartition, *, is_full: bool) -> None:
         """Note up to where a partition can be read, unless there is nothing on the way there.

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from onceover.backoff import Patience
 from onceover.kafka import calls
@@ -16,7 +15,7 @@ from onceover.kafka.link.channel import LARGEST_BATCH_BYTES
 from onceover.kafka.logs import fetcher as fetcher_module
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
-from onceover.wire.hotpath import FETCH_VERSION
+from tests.unit.kafka.logs.fetchwire import answer, partition_answer, request_in
 
 LIMIT = 1000
 
@@ -62,8 +61,7 @@ class FullBroker:
     ) -> None:
         assert max_answer_bytes > LARGEST_BATCH_BYTES
         self.held_s.append(held_s)
-        frame = b"".join(buffers)[4:]
-        self._pending.append((FetchRequest.decode(frame, version=FETCH_VERSION, header=True), decoder))
+        self._pending.append((request_in(buffers), decoder))
 
     def receive(self) -> Any:
         request, decoder = self._pending.popleft()
@@ -76,16 +74,9 @@ class FullBroker:
                 if size > min(left, one.partition_max_bytes) and left < request.max_bytes:
                     size = 0
                 left -= size
-                partitions.append(_answer(one.partition, size))
-            topics.append(_TOPIC(version=FETCH_VERSION, topic_id=topic.topic_id, partitions=partitions))
-        response = FetchResponse(
-            version=FETCH_VERSION,
-            throttle_time_ms=self.throttle_ms,
-            error_code=0,
-            session_id=0,
-            responses=topics,
-        )
-        return decoder(memoryview(b"\0" + bytes(response.encode())))
+                partitions.append(partition_answer(one.partition, bytes(size), 1 << 40))
+            topics.append((topic.topic_id, partitions))
+        return decoder(answer(topics, self.throttle_ms))
 
     def trim(self, most_bytes: int) -> None:
         self.trimmed = most_bytes
@@ -95,23 +86,6 @@ class FullBroker:
 
     def close(self) -> None:
         self._pending.clear()
-
-
-_TOPIC = FetchResponse.FetchableTopicResponse
-
-
-def _answer(partition: int, size: int) -> Any:
-    return _TOPIC.PartitionData(
-        version=FETCH_VERSION,
-        partition_index=partition,
-        error_code=0,
-        high_watermark=1 << 40,
-        last_stable_offset=1 << 40,
-        log_start_offset=0,
-        aborted_transactions=None,
-        preferred_read_replica=-1,
-        records=bytes(size),
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -141,8 +115,8 @@ def served(
         fetcher.request(max_wait_ms=1, min_bytes=1, max_bytes=max_bytes)
         answers = fetcher.poll(0.0)
         assert len(answers) == len(idle) + len(backlog), "everybody is asked for every time"
-        for tp, answer in answers:
-            if answer.records:
+        for tp, fetched in answers:
+            if fetched.records:
                 found[int(tp.topic[1:]), tp.partition] += 1
     return found
 
@@ -223,7 +197,7 @@ def test_one_look_holds_little_more_than_the_limit_however_many_brokers_have_som
     for _ in range(8):
         fetcher.request(max_wait_ms=1, min_bytes=1)
         found = fetcher.poll(0.0)
-        assert sum(len(answer.records) for _, answer in found) < 2 * LIMIT
+        assert sum(len(fetched.records) for _, fetched in found) < 2 * LIMIT
         seen += [tp.partition for tp, _ in found]
     assert {seen.count(node) for node in brokers} == {2}
     assert {broker.trimmed for broker in brokers.values()} == {2 * (LIMIT // 8)}
