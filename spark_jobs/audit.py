@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from onceover.spark.session import opening
+from onceover.spark.unpacked import prefer_unpacked
 
 if __name__ == "__main__":
-    session = opening()
+    prefer_unpacked()
+    from onceover.spark.session import opening
+
+    spark = opening()
     # Loaded while the JVM makes its part of the session.
     from onceover.spark.auditing.audit import main
 
-    sys.exit(main(sys.argv[1:], session))
+    sys.exit(main(sys.argv[1:], spark))

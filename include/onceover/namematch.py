@@ -23,20 +23,23 @@ def objection(pattern: str) -> str | None:
 def names_whole(pattern: str, name: str) -> bool:
     """Tell whether an expression that has no objection matches all of a name."""
     # Arrow, which brings RE2, takes a quarter of a second to load: nobody pays who has typed none.
-    import pyarrow as pa
     import pyarrow.compute as pc
+
+    from onceover.arrowrows import texts
 
     # A lone surrogate, as bytes that are no UTF-8 are read, is no character for RE2.
     text = name.encode(errors="replace").decode()
-    return bool(pc.match_substring_regex(pa.array([text]), _WHOLE.format(pattern))[0].as_py())
+    return bool(pc.match_substring_regex(texts([text]), _WHOLE.format(pattern))[0].as_py())
 
 
 def _refused(pattern: str) -> str | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from onceover.arrowrows import texts
+
     try:
-        pc.match_substring_regex(pa.array([""]), pattern)
+        pc.match_substring_regex(texts([""]), pattern)
     except (pa.ArrowInvalid, UnicodeError) as error:
         return str(error).partition(": ")[2] or "it is no text"
     return None

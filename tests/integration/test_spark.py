@@ -79,6 +79,16 @@ def assert_nothing_open(flow: Path, target: SharedCluster) -> None:
         wait_until(closed, 10.0, "the target's transactions are closed")
 
 
+def assert_starts_lean(jvm_pid: int) -> None:
+    """Fail if Spark has started its workers' Python twice, or if pandas was loaded: half of a start."""
+    family = [each for each in psutil.Process(jvm_pid).children(recursive=True) if each.name() == "python"]
+    daemons = [
+        each for each in family if each.ppid() == jvm_pid and "onceover.spark.daemon" in each.cmdline()
+    ]
+    heavy = [each.cmdline() for each in family if any("/pandas/" in one.path for one in each.memory_maps())]
+    assert (len(daemons), heavy) == (1, [])
+
+
 def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     flow: Path,
     topic: str,
@@ -96,6 +106,7 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     assert "(kill)" not in press_kill(ui)
     # Nor do the other ports of a local driver open to another JVM of the machine, which has no secret.
     assert open_doors(driver_port(ui)) == []
+    assert_starts_lean(first.driver_note()["jvm_pid"])
     workers[0].kill()
     before = InlineFlow(flow).status()["last_commit_ms"]
     wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"] > before, START_S, "copying goes on")
@@ -242,9 +253,9 @@ def test_run_that_loses_its_executors_ends_and_says_why(
 # In place of the copy: says that it is there, and stays.
 _SESSION = """
 import json, sys
-from onceover.spark.session import open_session
-with open_session() as spark:
-    context = spark.sparkContext
+from onceover.spark.session import opening
+with opening() as spark:
+    context = spark.context.result()
     print("told", json.dumps([context.applicationId, context.uiWebUrl]), flush=True)
     # Until its JVM is gone.
     sys.stdin.read()

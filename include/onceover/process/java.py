@@ -33,6 +33,7 @@ _LAUNCHERS: Final = (
     "*/Contents/Home/bin/java",
     "*/libexec/openjdk.jdk/Contents/Home/bin/java",
 )
+_BASE: Final = re.compile(r"^java\.base@(\d+)(\S*)$", re.MULTILINE)
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)([^"]*)"')
 
 
@@ -52,6 +53,12 @@ class Java:
 def parse_version(text: str) -> tuple[int, str] | None:
     """Return (major, full version) from the output of ``java -version``, None if it is no such output."""
     match = _VERSION.search(text)
+    return (int(match[1]), match[1] + match[2]) if match else None
+
+
+def parse_modules(text: str) -> tuple[int, str] | None:
+    """Return (major, full version) from the output of ``java --list-modules``, None if it is none."""
+    match = _BASE.search(text)
     return (int(match[1]), match[1] + match[2]) if match else None
 
 
@@ -118,12 +125,12 @@ def _candidates() -> Iterator[Path]:
 def _probe(executable: Path, rejected: list[str]) -> Java | None:
     """Return the Java behind ``executable``, or add to ``rejected`` why it is not usable."""
     try:
-        shown = _run(executable, "-version")
-        modules = _run(executable, "--list-modules") if parse_version(shown) else ""
+        # One question for both: each is a JVM's start, before every flow's.
+        modules = _run(executable, "--list-modules")
+        parsed = parse_modules(modules) or parse_version(_run(executable, "-version"))
     except (OSError, subprocess.TimeoutExpired) as error:
         rejected.append(f"{executable}: {error}")
         return None
-    parsed = parse_version(shown)
     if parsed is None or parsed[0] not in SUPPORTED_MAJORS:
         rejected.append(f"{executable}: version {parsed[1] if parsed else 'unknown'}")
         return None

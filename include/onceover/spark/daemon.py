@@ -1,4 +1,4 @@
-"""The process that Spark forks its Python workers from: what they need is loaded once, before the first.
+"""What Spark forks the Python workers of a copy from: what they need is loaded once, before the first.
 
 Otherwise each of them imports it for itself: a second of CPU a lane, at the start and after every kill.
 Spark starts it by name (``spark.python.daemon.module``).
@@ -6,14 +6,10 @@ Spark starts it by name (``spark.python.daemon.module``).
 
 from __future__ import annotations
 
-import importlib
-from typing import Final
-
-from pyspark.daemon import manager
-
-_WANTED: Final = ("pyspark.worker", "onceover.spark.worker", "onceover.spark.auditing.auditwork")
+from onceover.spark.unpacked import prefer_unpacked
 
 if __name__ == "__main__":
-    for name in _WANTED:
-        importlib.import_module(name)
-    manager()
+    prefer_unpacked()
+    from onceover.spark.forking import fork_workers
+
+    fork_workers("onceover.spark.worker")

@@ -16,13 +16,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -45,7 +45,7 @@ from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.query import batch_of, start_query, warm_up
-from onceover.spark.session import is_ending
+from onceover.spark.session import Opening, is_ending
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.totals import Totals
 from onceover.spark.untilend import UntilEnd
@@ -73,7 +73,7 @@ _STOPS_S = 30.0
 
 
 class DriverRun:
-    """One run of the driver, from an open Spark session to the report."""
+    """One run of the driver, from a Spark session that is being opened to the report."""
 
     def __init__(self, watch: FlowWatch, until: str, home: Path, begun_by: str | None = None) -> None:
         self._watch = watch
@@ -103,17 +103,17 @@ class DriverRun:
         self._stop.set()
         self._wake.set()
 
-    def execute(self, spark: SparkSession) -> None:
-        """Replicate until ``until`` or a stop request.
+    def execute(self, opening: Opening) -> None:
+        """Replicate until ``until`` or a stop request; the flow is taken over while Spark loads its SQL.
 
         Raises:
             OnceoverError: as classified; ``exit_code`` is the process's.
         """
         flow = self._watch.flow
         # Spark has waited a minute for them by now.
-        if (slots := slots_of(spark)) < flow.lanes:
+        if (slots := slots_of(opening.context.result())) < flow.lanes:
             raise too_few(slots, flow.lanes)
-        warm_up(spark, flow.lanes)
+        warm_up(opening.session, flow.lanes)
         source, target = open_clusters(flow)
         leader = supervisor(self._watch, source, target, home=self._home, begun_by=self._begun_by)
         try:
@@ -121,7 +121,7 @@ class DriverRun:
                 leave_alone(target, flow.flow, self._begun_by)
             self.layout = leader.start()
             with ProgressLog(flow):
-                self._lead(spark, leader, target)
+                self._lead(opening, leader, target)
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
             look = partial(flow_status, flow.flow, source, target)
             self.stopped = known_stops(look, target, asked=self._asked)
@@ -132,33 +132,33 @@ class DriverRun:
             source.close()
             target.close()
 
-    def _lead(self, spark: SparkSession, leader: Supervisor, target: Cluster) -> None:
+    def _lead(self, opening: Opening, leader: Supervisor, target: Cluster) -> None:
         parent = os.getppid()
         try:
             target.retry(leader.discover, Deadline(_GIVE_UP_S))
-            self._announce(spark, leader)
+            context = opening.context.result()
+            self._announce(context, leader)
             log.info("flow %s runs as generation %d", self._watch.flow.flow, self._layout().generation)
-            log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
+            log.info("Spark UI: %s", context.uiWebUrl)
             with self._until_end() as until_end:
                 ends = None if until_end is None else until_end.begin()
-                query = self._start_query(spark, ends)
+                query = self._start_query(opening.session.result(), ends)
                 log.info("query started")
-                over = self._watch_over(
-                    query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes), until_end
-                )
+                slots = SlotWatch(partial(slots_of, context), self._layout().lanes)
+                over = self._watch_over(query, leader, slots, until_end)
             # Not later: ending the lanes is a request, too.
             self._asked = self._stop.is_set() or leader.stop_requested()
-            self._finish(spark, query, leader)
+            self._finish(context, query, leader)
             self._came_to_its_end = over and not self._asked
             log.info("finished")
         except BaseException as error:
-            if not self.clean_up(spark, leader, error, parent):
+            if not self.clean_up(opening, leader, error, parent):
                 raise
             self._asked = True
             return
         leader.end(ASKED if self._asked else DONE)
 
-    def clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException, parent: int) -> bool:
+    def clean_up(self, opening: Opening, leader: Supervisor, cause: BaseException, parent: int) -> bool:
         """End what killed workers may have left open; unreachable, there is nothing to do.
 
         Args:
@@ -171,10 +171,7 @@ class DriverRun:
         Raises:
             Fenced: a newer run leads the flow. Whoever takes this one for killed would fence that.
         """
-        # With the session it would end by an exception, and Spark writes a page about that.
-        with suppress(Py4JError, PySparkException, ConnectionError):
-            for query in spark.streams.active:
-                query.stop()
+        _stop_queries(opening)
         error = cause_of(cause, parent)
         try:
             # Told to end, by a signal or by request, its JVM may be taken from it before it is through.
@@ -249,7 +246,7 @@ class DriverRun:
         name = f"{layout.generation:08d}-{layout.run}"
         return start_query(spark, plan, self._home / "checkpoint" / name, self._home / _RECEIPTS / name)
 
-    def _finish(self, spark: SparkSession, query: StreamingQuery, leader: Supervisor) -> None:
+    def _finish(self, context: SparkContext, query: StreamingQuery, leader: Supervisor) -> None:
         """End the query; its lanes commit or abort first."""
         by_itself = not query.isActive
         if not by_itself:
@@ -261,19 +258,19 @@ class DriverRun:
         if error is not None or by_itself:
             leader.leader.check()  # fenced explains everything else
             # Its rows never end: it does not end by itself for a good reason.
-            raise query_error(error or PySparkException("the query has ended"), partial(is_ending, spark))
+            raise query_error(error or PySparkException("the query has ended"), partial(is_ending, context))
 
-    def _announce(self, spark: SparkSession, leader: Supervisor) -> None:
+    def _announce(self, context: SparkContext, leader: Supervisor) -> None:
         """Leave a note of who runs, for people, for Airflow's button and for tests that kill."""
         layout = self._layout()
-        jvm: Any = spark._jvm
+        jvm: Any = context._jvm
         self._note = {
             "pid": os.getpid(),
             "jvm_pid": jvm.java.lang.ProcessHandle.current().pid(),
             "run": layout.run,
             "generation": layout.generation,
             "started_at_ms": layout.started_at_ms,
-            "ui": spark.sparkContext.uiWebUrl,
+            "ui": context.uiWebUrl,
         }
         self._home.mkdir(parents=True, exist_ok=True)
         self._write_note()
@@ -362,17 +359,26 @@ def _await_batch(query: StreamingQuery, number: int, limit_s: float) -> None:
         time.sleep(0.05)
 
 
+def _stop_queries(opening: Opening) -> None:
+    """Stop what runs: with the session it would end by an exception, and Spark writes a page about that."""
+    if not opening.session.done() or opening.session.exception() is not None:
+        return
+    with suppress(Py4JError, PySparkException, ConnectionError):
+        for query in opening.session.result().streams.active:
+            query.stop()
+
+
 def _forget_old_runs(folder: Path) -> None:
     if folder.is_dir():
         for old in sorted(folder.iterdir())[:-_KEEP_RUNS]:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _with_spark(run: DriverRun, session: Future[SparkSession]) -> None:
+def _with_spark(run: DriverRun, opening: Opening) -> None:
     parent = os.getppid()
     try:
-        with session.result() as spark:
-            run.execute(spark)
+        with opening:
+            run.execute(opening)
     except (Py4JError, PySparkException, ConnectionError) as error:
         if not run.ended:
             raise session_error(error, parent) from error
@@ -380,8 +386,8 @@ def _with_spark(run: DriverRun, session: Future[SparkSession]) -> None:
 
 
 @privately()
-def main(argv: Sequence[str], session: Future[SparkSession]) -> int:
-    """Run the driver; return the exit code (docs/operations.md). ``session`` is about to be opened."""
+def main(argv: Sequence[str], opening: Opening) -> int:
+    """Run the driver; return the exit code (docs/operations.md)."""
     parser = argparse.ArgumentParser(prog="replicate.py")
     parser.add_argument("--flow", required=True)
     parser.add_argument("--until", required=True)
@@ -398,7 +404,7 @@ def main(argv: Sequence[str], session: Future[SparkSession]) -> int:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, run.stop)
         try:
-            _with_spark(run, session)
+            _with_spark(run, opening)
         finally:
             document.update(run.report())
         document.update(ok=not run.stopped, exit=NeedsOperator.exit_code if run.stopped else 0)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from onceover.arrowrows import record_batch
 from onceover.wire.offsetlookup import merge
 from onceover.wire.offsetmap import MapRecord, receipt
 
@@ -51,4 +52,4 @@ def rows(flow: str, records: Iterable[MapRecord], transactions: int) -> pa.Recor
     listed: list[dict[str, Any]] = [dict(receipt(flow, record)) for record in merge(list(records))]
     for index, row in enumerate(listed):
         row["transactions"] = transactions if index == 0 else 0
-    return pa.RecordBatch.from_pylist(listed, schema=ARROW_SCHEMA)
+    return record_batch(listed, ARROW_SCHEMA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.spark import driver, untilend
 from onceover.spark.driver import DriverRun, known_stops
+from onceover.spark.session import Opening
 from tests.support.fakecluster import FakeCluster
 
 
@@ -84,6 +86,13 @@ class Spark:
         raise ConnectionRefusedError
 
 
+def opened(session: Any) -> Opening:
+    """Return a session that is there."""
+    future: Future[Any] = Future()
+    future.set_result(session)
+    return Opening(Future(), future)
+
+
 GONE = ConnectionRefusedError(111, "Connection refused")
 
 
@@ -104,7 +113,7 @@ def test_a_jvm_taken_from_a_run_that_was_told_to_end_is_no_failure(
     run, leader = DriverRun(cast(Any, None), "forever", Path()), Ending(requested=requested)
     if signalled:
         run.stop()
-    as_asked = run.clean_up(cast(Any, Spark()), cast(Any, leader), cause, parent=-1)
+    as_asked = run.clean_up(opened(Spark()), cast(Any, leader), cause, parent=-1)
     assert [(why, error and error.message) for why, error in leader.ended] == [expected]
     # Nobody starts it again then.
     assert as_asked == (expected[0] == "asked")
@@ -120,7 +129,7 @@ def test_a_run_that_was_taken_over_is_not_taken_for_killed(monkeypatch: pytest.M
     monkeypatch.setattr(leader, "end", fenced)
     run = DriverRun(cast(Any, None), "forever", Path())
     with pytest.raises(Fenced):
-        run.clean_up(cast(Any, Spark()), cast(Any, leader), GONE, parent=-1)
+        run.clean_up(opened(Spark()), cast(Any, leader), GONE, parent=-1)
 
 
 class Query:

@@ -13,7 +13,6 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +48,7 @@ from onceover.spark.auditing.auditwork import (
 from onceover.spark.auditing.quality import judge
 from onceover.spark.failures import session_error
 from onceover.spark.launch.runfiles import forget_old_runs
+from onceover.spark.session import Opening
 from onceover.state.records.verdicts import WATERMARK
 from onceover.wiring.audit import (
     AuditRequest,
@@ -204,11 +204,11 @@ class Audit:
         }
 
 
-def _with_spark(audit: Audit, session: Future[SparkSession]) -> tuple[dict[str, Any], int]:
+def _with_spark(audit: Audit, opening: Opening) -> tuple[dict[str, Any], int]:
     parent = os.getppid()
     try:
-        with session.result() as spark:
-            return audit.execute(spark)
+        with opening:
+            return audit.execute(opening.session.result())
     except (Py4JError, PySparkException, ConnectionError) as error:
         raise session_error(error, parent) from error
 
@@ -228,8 +228,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @privately()
-def main(argv: Sequence[str], session: Future[SparkSession]) -> int:
-    """Run the driver; return the exit code (docs/audit.md). ``session`` is about to be opened."""
+def main(argv: Sequence[str], opening: Opening) -> int:
+    """Run the driver; return the exit code (docs/audit.md)."""
     args = _parser().parse_args(argv)
     configure()
     # It tells of its own workings, hundreds of lines an audit.
@@ -244,7 +244,7 @@ def main(argv: Sequence[str], session: Future[SparkSession]) -> int:
         with run_folder(runs_folder(run_dir(flow), show_payload=args.show_payload)) as home:
             html, progress = args.html or home / "report.html", AuditProgressFile(args.progress)
             audit = Audit(flow, request, home, html, progress, args.started_by)
-            document, exit_code = _with_spark(audit, session)
+            document, exit_code = _with_spark(audit, opening)
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         exit_code = error.exit_code

@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
 
+from onceover.arrowrows import record_batch
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.rowcodec import task_of
 from onceover.audit.course.rowworkers import TaskKind, answer_rows
@@ -72,7 +73,8 @@ class Job:
                 for text in batch.column(WORK).to_pylist():
                     task, began_ms = task_of(json.loads(text)), now_ms()
                     for row in answer_rows(self.step, task, sides, self.contents):
-                        answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: now_ms()}
-                        yield pa.RecordBatch.from_pylist([answer], _ANSWER)
+                        answer: dict[str, str | int] = {ANSWER: json.dumps(row), BEGAN_MS: began_ms}
+                        answer[ENDED_MS] = now_ms()
+                        yield record_batch([answer], _ANSWER)
                     if self.done is not None:
                         self.done.add(len(task.ranges))

@@ -21,6 +21,7 @@ import onceover
 from onceover.errors import Retriable
 from onceover.private import open_to_others
 from onceover.spark.launch.locate import spark_submit
+from onceover.spark.launch.quickstart import QUICK_START
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ def archive_path() -> Path:
     cache = os.environ.get(CACHE_VARIABLE)
     folder = Path(cache) if cache else Path(onceover.__file__).parents[2] / ".cache"
     # Of the query that it was made with, too: another one loads other classes.
-    query = hashlib.sha256(_TRIAL.read_bytes()).hexdigest()[:_DIGITS]
+    made_with = _TRIAL.read_bytes() + repr(QUICK_START).encode()
+    query = hashlib.sha256(made_with).hexdigest()[:_DIGITS]
     return folder / "spark" / f"classes-{importlib.metadata.version('pyspark')}-{query}.jsa"
 
 
@@ -73,6 +75,7 @@ def make_archive() -> Path:
             *("--master", "local[1,2]"),
             *("--conf", f"spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit={dumped}"),
             *("--conf", "spark.ui.port=0", "--conf", "spark.log.level=ERROR"),
+            *(part for key, value in QUICK_START.items() for part in ("--conf", f"{key}={value}")),
             str(_TRIAL),
             work,
         ]

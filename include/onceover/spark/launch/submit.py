@@ -29,6 +29,7 @@ from onceover.spark.codes import SparkCode
 from onceover.spark.launch.archive import archive_flags
 from onceover.spark.launch.locate import job_script, packages, spark_submit
 from onceover.spark.launch.master import checked
+from onceover.spark.launch.quickstart import QUICK_START
 from onceover.spark.launch.runfiles import own_report
 from onceover.state.records.verdicts import WATERMARK
 
@@ -128,7 +129,7 @@ def replicate_job(
     return SparkJob(
         application=job_script("replicate.py"),
         master=where,
-        conf=_conf(where, flow),
+        conf=_conf(where, flow, "onceover.spark.daemon"),
         # In one piece: it is somebody's name.
         arguments=[*arguments, *([] if begun_by is None else [f"--begun-by={begun_by}"])],
         environment=_environment(where),
@@ -190,7 +191,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     wanted = flow.spark.master if master is None else master
     # Reading is what takes the time: as many workers as there are cores, unless it is said how many.
     where = _master(wanted, (os.cpu_count() or 1) if wanted == "local" else 1)
-    conf = _conf(where, flow)
+    conf = _conf(where, flow, "onceover.spark.auditing.auditdaemon")
     conf["spark.app.name"] = f"onceover audit {flow.flow}"
     return SparkJob(
         application=job_script("audit.py"),
@@ -226,7 +227,7 @@ def _master(master: str, lanes: int) -> str:
     return f"local[{count},{_TASK_ATTEMPTS}]"
 
 
-def _conf(master: str, flow: Flow) -> dict[str, str]:
+def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
     conf = {
         "spark.app.name": f"onceover {flow.flow}",
         "spark.driver.memory": "1g",
@@ -248,7 +249,8 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         # Spark switches it off for a streaming query anyway, with a warning.
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.daemon.module": "onceover.spark.daemon",
+        "spark.python.daemon.module": daemon,
+        **QUICK_START,
         **protection(master),
     }
     if master.startswith("local"):

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from onceover.errors import UsageError
 from onceover.process import java as java_module
-from onceover.process.java import find_java, parse_version
+from onceover.process.java import find_java, parse_modules, parse_version
 from onceover_lab.embed.datadir import new_id
 from onceover_lab.embed.mirrormaker import render_mm2_properties
 from onceover_lab.embed.ports import LOOPBACK, PortReservation, choose_port, configured_port
@@ -87,6 +87,21 @@ def test_wrong_port_is_refused(text: str) -> None:
 def test_java_version_is_recognised(text: str, expected: tuple[int, str] | None) -> None:
     """Old and new numbering, releases without a minor number, and no Java at all."""
     assert parse_version(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("java.base@17.0.15\njava.compiler@17.0.15\n", (17, "17.0.15")),
+        ("java.base@21\n", (21, "21")),
+        ("java.base@22-ea\n", (22, "22-ea")),
+        ("java.logging@17.0.15\n", None),
+        ("Unrecognized option: --list-modules\n", None),
+    ],
+)
+def test_java_version_is_that_of_its_base_module(text: str, expected: tuple[int, str] | None) -> None:
+    """One question tells version and modules; a Java that knows no modules is asked for its version."""
+    assert parse_modules(text) == expected
 
 
 def test_unusable_java_is_listed_with_the_command_to_run(

@@ -1,0 +1,21 @@
+"""What spares Spark work at the start and the end of a job, which is there for a few small files.
+
+Without Hadoop's native library each look at a link and each mode of a file is a program of its own
+(``readlink``, ``chmod``): 130 of them in a run that has nothing to copy.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUICK_START: Final = {
+    # The one that Spark takes by itself asks eight times for links to move a file. Both move it by one
+    # rename; this one looks before whether the name is taken, which is enough: each run has its own folder.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Without a second file of checksums for each: Parquet has its own, and all of it is a hint (G4).
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # As SQL sets it: the process that is woken for its workers before SQL is loaded has to be the same.
+    "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
+}
