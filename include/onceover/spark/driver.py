@@ -110,8 +110,9 @@ class DriverRun:
             OnceoverError: as classified; ``exit_code`` is the process's.
         """
         flow = self._watch.flow
-        # Spark has waited a minute for them by now.
-        if (slots := slots_of(opening.context.result())) < flow.lanes:
+        if (slots := opening.slots()) < flow.lanes:
+            # Where no master takes the job Spark stops the context, which is told here.
+            opening.session.result()
             raise too_few(slots, flow.lanes)
         warm_up(opening.session, flow.lanes)
         source, target = open_clusters(flow)

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 _MARK: Final = "onceover-error "
 _CARRIED: Final = re.compile(re.escape(_MARK) + r"(\{.*\})")
 _RUN_AGAIN: Final = "run it again: it resumes where it was"
+_NO_MASTER: Final = "check that it is up, and that address and secret are right, then run again"
 # What Spark says when a process was taken from it, and not by what we ran in it.
 _KNOWN_TO_PASS: Final = (
     (
@@ -51,7 +52,7 @@ _KNOWN_TO_PASS: Final = (
             r"All masters are unresponsive|Master removed our application|context stopped while waiting"
         ),
         "the Spark master does not answer",
-        "check that it is up, that the address is right, and that it has the same secret, then run again",
+        _NO_MASTER,
     ),
     (
         SparkCode.JVM_GONE,
@@ -63,6 +64,8 @@ _KNOWN_TO_PASS: Final = (
 # A JVM that was told to end is deaf some time before it is gone: seconds, on a busy machine many.
 _GONE_WAIT_S: Final = 30.0
 _LONGEST_TEXT: Final = 500
+# What fails there has had no context yet: a setting is wrong.
+_CONSTRUCTOR: Final = "None.org.apache.spark.api.java.JavaSparkContext"
 
 
 class WorkerError(Exception):
@@ -142,6 +145,28 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
         f"the driver cannot talk to its JVM any more: {_short(str(failure)) or type(failure).__name__}",
         code=SparkCode.JVM_UNREACHABLE,
         resolve="see the log",
+    )
+
+
+def opening_error(failure: Exception, *, stopped: bool) -> OnceoverError:
+    """Return what it means that a context of a standalone master was not opened, or not for long.
+
+    Spark gives up after a minute and stops the context by itself, which may be before or after it is handed
+    out: whatever was about to be done with it then fails in words of its own.
+
+    Args:
+        failure: of the call into the JVM.
+        stopped: no context is there by now.
+    """
+    error = error_of(failure)
+    by_itself = error.code == SparkCode.JVM_GONE or (stopped and _CONSTRUCTOR not in str(failure))
+    if not by_itself:
+        return error
+    return Retriable(
+        "no Spark master has taken the job",
+        code=SparkCode.SPARK_MASTER_GONE,
+        seen=error.seen,
+        resolve=_NO_MASTER,
     )
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from onceover.planning.background import in_background
 from onceover.process.guard import take_secret
+from onceover.spark.failures import opening_error
 from onceover.spark.lean import leave_out_pandas
+from onceover.spark.slots import slots_of
 
 # Spark's own word for it. It shows the value nowhere: neither in its UI nor in its logs.
 _OPTION = "spark.authenticate.secret"
@@ -31,14 +33,25 @@ class Opening:
     Args:
         context: there first: what needs no SQL can begin.
         session: there a second later.
+        standalone: the master is one that may not want the job.
     """
 
     context: Future[SparkContext]
     session: Future[SparkSession]
+    standalone: bool
 
     def __enter__(self) -> Opening:
         self.context.result()
         return self
+
+    def slots(self) -> int:
+        """Return how many tasks can run at the same time; Spark has waited a minute for executors by now.
+
+        Raises:
+            Retriable: SPARK_MASTER_GONE, no master has taken the job.
+        """
+        with _told(standalone=self.standalone):
+            return slots_of(self.context.result())
 
     def __exit__(self, *_: object) -> None:
         # A session that is opened on a context which is stopped tells a page about it.
@@ -55,8 +68,11 @@ class Opening:
 def opening() -> Opening:
     """Begin to open the session: the JVM works at it while Python loads what a job needs."""
     leave_out_pandas()
-    context: Future[SparkContext] = in_background(_open_context)
-    return Opening(context, in_background(lambda: _open_session(context)))
+    secret = take_secret()
+    standalone = secret is not None
+    context: Future[SparkContext] = in_background(lambda: _open_context(secret))
+    session = in_background(lambda: _open_session(context, standalone=standalone))
+    return Opening(context, session, standalone=standalone)
 
 
 def is_ending(context: SparkContext) -> bool:
@@ -69,22 +85,35 @@ def is_ending(context: SparkContext) -> bool:
         return True
 
 
-def _open_context() -> SparkContext:
+def _open_context(secret: str | None) -> SparkContext:
     """Return the context of the job that spark-submit has started.
 
     A standalone master wants the secret among the options, and on a command line everybody would see it: so
     it comes through the environment, and is put there here.
     """
-    secret = take_secret()
-    conf = SparkConf()
-    if secret is not None:
-        conf.set(_OPTION, secret)
-    return SparkContext.getOrCreate(conf)
+    if secret is None:
+        return SparkContext.getOrCreate()
+    with _told(standalone=True):
+        return SparkContext.getOrCreate(SparkConf().set(_OPTION, secret))
 
 
-def _open_session(context: Future[SparkContext]) -> SparkSession:
-    _wake_daemon(context.result())
-    return SparkSession.builder.getOrCreate()
+def _open_session(context: Future[SparkContext], *, standalone: bool) -> SparkSession:
+    found = context.result()
+    with _told(standalone=standalone):
+        _wake_daemon(found)
+        return SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _told(*, standalone: bool) -> Iterator[None]:
+    """Say of a standalone master that takes no job what Spark does not."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        if not standalone:
+            raise
+        jvm: Any = SparkContext._jvm
+        raise opening_error(error, stopped=jvm.org.apache.spark.SparkEnv.get() is None) from error
 
 
 def _wake_daemon(context: SparkContext) -> None:

@@ -90,7 +90,7 @@ def opened(session: Any) -> Opening:
     """Return a session that is there."""
     future: Future[Any] = Future()
     future.set_result(session)
-    return Opening(Future(), future)
+    return Opening(Future(), future, standalone=False)
 
 
 GONE = ConnectionRefusedError(111, "Connection refused")
