@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from onceover.spark.unpacked import prefer_unpacked
 
 if __name__ == "__main__":
+    jvm = os.getppid()
     prefer_unpacked()
     from onceover.spark.session import opening
 
-    spark = opening()
+    spark = opening(jvm)
     # Loaded while the JVM makes its part of the session.
     from onceover.spark.driver import main
 

@@ -252,10 +252,10 @@ def test_run_that_loses_its_executors_ends_and_says_why(
 
 # In place of the copy: says that it is there, and stays.
 _SESSION = """
-import json, sys
+import json, os, sys
 from onceover.spark.session import opening
-with opening() as spark:
-    context = spark.context.result()
+with opening(os.getppid()) as spark:
+    context = spark.sparkContext
     print("told", json.dumps([context.applicationId, context.uiWebUrl]), flush=True)
     # Until its JVM is gone.
     sys.stdin.read()

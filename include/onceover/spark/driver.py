@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -73,12 +72,16 @@ _STOPS_S = 30.0
 
 
 class DriverRun:
-    """One run of the driver, from a Spark session that is being opened to the report."""
+    """One run of the driver, from an open Spark session to the report."""
 
-    def __init__(self, watch: FlowWatch, until: str, home: Path, begun_by: str | None = None) -> None:
+    def __init__(
+        self, watch: FlowWatch, until: str, home: Path, jvm: int, begun_by: str | None = None
+    ) -> None:
         self._watch = watch
         self._until = until
         self._home = home
+        # Asked later, it may be gone already, and another the parent.
+        self._jvm = jvm
         self._begun_by = begun_by
         self._stop = threading.Event()
         # Set by whatever the driver's loop need not wait its turn for.
@@ -103,18 +106,17 @@ class DriverRun:
         self._stop.set()
         self._wake.set()
 
-    def execute(self, opening: Opening) -> None:
-        """Replicate until ``until`` or a stop request; the flow is taken over while Spark loads its SQL.
+    def execute(self, spark: SparkSession) -> None:
+        """Replicate until ``until`` or a stop request.
 
         Raises:
             OnceoverError: as classified; ``exit_code`` is the process's.
         """
         flow = self._watch.flow
-        if (slots := opening.slots()) < flow.lanes:
-            # Where no master takes the job Spark stops the context, which is told here.
-            opening.session.result()
+        # Spark has waited a minute for them by now.
+        if (slots := slots_of(spark)) < flow.lanes:
             raise too_few(slots, flow.lanes)
-        warm_up(opening.session, flow.lanes)
+        warm_up(spark, flow.lanes)
         source, target = open_clusters(flow)
         leader = supervisor(self._watch, source, target, home=self._home, begun_by=self._begun_by)
         try:
@@ -122,7 +124,7 @@ class DriverRun:
                 leave_alone(target, flow.flow, self._begun_by)
             self.layout = leader.start()
             with ProgressLog(flow):
-                self._lead(opening, leader, target)
+                self._lead(spark, leader, target)
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
             look = partial(flow_status, flow.flow, source, target)
             self.stopped = known_stops(look, target, asked=self._asked)
@@ -133,37 +135,36 @@ class DriverRun:
             source.close()
             target.close()
 
-    def _lead(self, opening: Opening, leader: Supervisor, target: Cluster) -> None:
-        parent = os.getppid()
+    def _lead(self, spark: SparkSession, leader: Supervisor, target: Cluster) -> None:
         try:
             target.retry(leader.discover, Deadline(_GIVE_UP_S))
-            context = opening.context.result()
-            self._announce(context, leader)
+            self._announce(spark, leader)
             log.info("flow %s runs as generation %d", self._watch.flow.flow, self._layout().generation)
-            log.info("Spark UI: %s", context.uiWebUrl)
+            log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
             with self._until_end() as until_end:
                 ends = None if until_end is None else until_end.begin()
-                query = self._start_query(opening.session.result(), ends)
+                query = self._start_query(spark, ends)
                 log.info("query started")
-                slots = SlotWatch(partial(slots_of, context), self._layout().lanes)
-                over = self._watch_over(query, leader, slots, until_end)
+                over = self._watch_over(
+                    query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes), until_end
+                )
             # Not later: ending the lanes is a request, too.
             self._asked = self._stop.is_set() or leader.stop_requested()
-            self._finish(context, query, leader)
+            self._finish(spark, query, leader)
             self._came_to_its_end = over and not self._asked
             log.info("finished")
         except BaseException as error:
-            if not self.clean_up(opening, leader, error, parent):
+            if not self.clean_up(spark, leader, error):
                 raise
             self._asked = True
             return
         leader.end(ASKED if self._asked else DONE)
 
-    def clean_up(self, opening: Opening, leader: Supervisor, cause: BaseException, parent: int) -> bool:
+    def clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException) -> bool:
         """End what killed workers may have left open; unreachable, there is nothing to do.
 
         Args:
-            cause: what the run ends with; ``parent`` is the process id of the JVM.
+            cause: what the run ends with.
 
         Returns:
             Whether the run was told to end, and all is as if its processes had lived to see it: then it is
@@ -172,8 +173,11 @@ class DriverRun:
         Raises:
             Fenced: a newer run leads the flow. Whoever takes this one for killed would fence that.
         """
-        _stop_queries(opening)
-        error = cause_of(cause, parent)
+        # With the session it would end by an exception, and Spark writes a page about that.
+        with suppress(Py4JError, PySparkException, ConnectionError):
+            for query in spark.streams.active:
+                query.stop()
+        error = cause_of(cause, self._jvm)
         try:
             # Told to end, by a signal or by request, its JVM may be taken from it before it is through.
             asked = self._stop.is_set() or leader.was_asked_to_stop()
@@ -193,7 +197,6 @@ class DriverRun:
         """Return when the query has failed or the run should end; tell whether it has reached its end."""
         ends_s = self._deadline_s()
         outage = Outage(_GIVE_UP_S)
-        parent = os.getppid()
         while query.isActive and not self._stop.is_set() and time.monotonic() < ends_s:
             self._wake.clear()
             try:
@@ -210,7 +213,7 @@ class DriverRun:
             if until_end is not None and batch_of(query) >= 0 and until_end.reached():
                 log.info("caught up")
                 return True
-            if os.getppid() != parent:
+            if os.getppid() != self._jvm:
                 raise jvm_gone()
             slots.check()
             self._wake.wait(_TICK_S)
@@ -247,7 +250,7 @@ class DriverRun:
         name = f"{layout.generation:08d}-{layout.run}"
         return start_query(spark, plan, self._home / "checkpoint" / name, self._home / _RECEIPTS / name)
 
-    def _finish(self, context: SparkContext, query: StreamingQuery, leader: Supervisor) -> None:
+    def _finish(self, spark: SparkSession, query: StreamingQuery, leader: Supervisor) -> None:
         """End the query; its lanes commit or abort first."""
         by_itself = not query.isActive
         if not by_itself:
@@ -259,19 +262,19 @@ class DriverRun:
         if error is not None or by_itself:
             leader.leader.check()  # fenced explains everything else
             # Its rows never end: it does not end by itself for a good reason.
-            raise query_error(error or PySparkException("the query has ended"), partial(is_ending, context))
+            raise query_error(error or PySparkException("the query has ended"), partial(is_ending, spark))
 
-    def _announce(self, context: SparkContext, leader: Supervisor) -> None:
+    def _announce(self, spark: SparkSession, leader: Supervisor) -> None:
         """Leave a note of who runs, for people, for Airflow's button and for tests that kill."""
         layout = self._layout()
-        jvm: Any = context._jvm
+        jvm: Any = spark._jvm
         self._note = {
             "pid": os.getpid(),
             "jvm_pid": jvm.java.lang.ProcessHandle.current().pid(),
             "run": layout.run,
             "generation": layout.generation,
             "started_at_ms": layout.started_at_ms,
-            "ui": context.uiWebUrl,
+            "ui": spark.sparkContext.uiWebUrl,
         }
         self._home.mkdir(parents=True, exist_ok=True)
         self._write_note()
@@ -360,15 +363,6 @@ def _await_batch(query: StreamingQuery, number: int, limit_s: float) -> None:
         time.sleep(0.05)
 
 
-def _stop_queries(opening: Opening) -> None:
-    """Stop what runs: with the session it would end by an exception, and Spark writes a page about that."""
-    if not opening.session.done() or opening.session.exception() is not None:
-        return
-    with suppress(Py4JError, PySparkException, ConnectionError):
-        for query in opening.session.result().streams.active:
-            query.stop()
-
-
 def _forget_old_runs(folder: Path) -> None:
     if folder.is_dir():
         for old in sorted(folder.iterdir())[:-_KEEP_RUNS]:
@@ -376,13 +370,12 @@ def _forget_old_runs(folder: Path) -> None:
 
 
 def _with_spark(run: DriverRun, opening: Opening) -> None:
-    parent = os.getppid()
     try:
-        with opening:
-            run.execute(opening)
+        with opening as spark:
+            run.execute(spark)
     except (Py4JError, PySparkException, ConnectionError) as error:
         if not run.ended:
-            raise session_error(error, parent) from error
+            raise session_error(error, opening.jvm) from error
         log.debug("Spark did not end in order: %s", error)
 
 
@@ -401,7 +394,7 @@ def main(argv: Sequence[str], opening: Opening) -> int:
     forget_old_runs(args.report)
     document: dict[str, Any] = {"onceover": 1, "command": "replicate", "ok": False, "exit": 1}
     try:
-        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home, args.begun_by)
+        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home, opening.jvm, args.begun_by)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, run.stop)
         try:

@@ -64,8 +64,7 @@ _KNOWN_TO_PASS: Final = (
 # A JVM that was told to end is deaf some time before it is gone: seconds, on a busy machine many.
 _GONE_WAIT_S: Final = 30.0
 _LONGEST_TEXT: Final = 500
-# What fails there has had no context yet: a setting is wrong.
-_CONSTRUCTOR: Final = "None.org.apache.spark.api.java.JavaSparkContext"
+_MISSING: Final = re.compile(r"java\.lang\.NullPointerException")
 
 
 class WorkerError(Exception):
@@ -148,25 +147,22 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
     )
 
 
-def opening_error(failure: Exception, *, stopped: bool) -> OnceoverError:
-    """Return what it means that a context of a standalone master was not opened, or not for long.
+def opening_error(failure: Exception) -> OnceoverError:
+    """Return what it means that a session of a standalone master was not opened, by a JVM that is well.
 
     Spark gives up after a minute and stops the context by itself, which may be before or after it is handed
-    out: whatever was about to be done with it then fails in words of its own.
-
-    Args:
-        failure: of the call into the JVM.
-        stopped: no context is there by now.
+    out: whatever was about to be done with it then misses a part.
     """
+    text = str(failure)
     error = error_of(failure)
-    by_itself = error.code == SparkCode.JVM_GONE or (stopped and _CONSTRUCTOR not in str(failure))
-    if not by_itself:
+    missing = _MISSING.search(text)
+    if error.code != SparkCode.JVM_GONE and missing is None:
         return error
     return Retriable(
-        "no Spark master has taken the job",
+        "the Spark master has not taken the job, or has removed it",
         code=SparkCode.SPARK_MASTER_GONE,
-        seen=error.seen,
-        resolve=_NO_MASTER,
+        seen=error.seen if missing is None else _line_around(text, missing),
+        resolve=f"{_NO_MASTER}; its log says more",
     )
 
 

@@ -8,7 +8,6 @@ about them is a token that only has to be new; the progress group on the target 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -55,7 +54,7 @@ def start_query(spark: SparkSession, plan: LanePlan, checkpoint: Path, receipts:
     )
 
 
-def warm_up(session: Future[SparkSession], lanes: int) -> None:
+def warm_up(spark: SparkSession, lanes: int) -> None:
     """Have Spark load what its first batch needs, in a thread, while the run takes the flow over.
 
     A hint, no more: whatever goes wrong with it will go wrong with the query again, and is told there.
@@ -63,7 +62,7 @@ def warm_up(session: Future[SparkSession], lanes: int) -> None:
 
     def load() -> None:
         with suppress(Py4JError, PySparkException, ConnectionError):
-            session.result().range(lanes, numPartitions=lanes).mapInArrow(nothing, DDL).collect()
+            spark.range(lanes, numPartitions=lanes).mapInArrow(nothing, DDL).collect()
 
     threading.Thread(target=load, name="onceover-warm-up", daemon=True).start()
 

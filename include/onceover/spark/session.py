@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,8 @@ from pyspark.sql import SparkSession
 
 from onceover.planning.background import in_background
 from onceover.process.guard import take_secret
-from onceover.spark.failures import opening_error
+from onceover.spark.failures import jvm_gone, opening_error
 from onceover.spark.lean import leave_out_pandas
-from onceover.spark.slots import slots_of
 
 # Spark's own word for it. It shows the value nowhere: neither in its UI nor in its logs.
 _OPTION = "spark.authenticate.secret"
@@ -26,108 +24,93 @@ _OPTION = "spark.authenticate.secret"
 
 @dataclass(frozen=True)
 class Opening:
-    """A session that is about to be opened: a context manager, which waits for its context and ends it.
-
-    Whatever goes wrong is raised where a result is asked for.
+    """A session that is being opened: a context manager, which waits for it and ends it.
 
     Args:
-        context: there first: what needs no SQL can begin.
-        session: there a second later.
-        standalone: the master is one that may not want the job.
+        session: what it will be, or what went wrong with it.
+        jvm: process id of the JVM, whose child the driver is for as long as that lives.
     """
 
-    context: Future[SparkContext]
     session: Future[SparkSession]
-    standalone: bool
+    jvm: int
 
-    def __enter__(self) -> Opening:
-        self.context.result()
-        return self
+    def __enter__(self) -> SparkSession:
+        return self.session.result()
 
-    def slots(self) -> int:
-        """Return how many tasks can run at the same time; Spark has waited a minute for executors by now.
-
-        Raises:
-            Retriable: SPARK_MASTER_GONE, no master has taken the job.
-        """
-        with _told(standalone=self.standalone):
-            return slots_of(self.context.result())
-
-    def __exit__(self, *_: object) -> None:
-        # A session that is opened on a context which is stopped tells a page about it.
-        wait((self.session,))
-        context: Any = self.context.result()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        spark = self.session.result()
+        context: Any = spark.sparkContext
         # It looks once a second whether it should end, and its thread ends with the process, which is over.
         context._accumulatorServer = None
-        if self.session.exception() is None:
-            self.session.result().stop()
-        else:
-            context.stop()
+        # What went wrong is what counts, not that a JVM which is gone cannot be told to end.
+        with nullcontext() if kind is None else suppress(Py4JError, PySparkException, ConnectionError):
+            spark.stop()
 
 
-def opening() -> Opening:
-    """Begin to open the session: the JVM works at it while Python loads what a job needs."""
+def opening(jvm: int) -> Opening:
+    """Begin to open the session: the JVM works at it while Python loads what a job needs.
+
+    Args:
+        jvm: who has started this process, as it was at its very beginning.
+    """
     leave_out_pandas()
     secret = take_secret()
-    standalone = secret is not None
-    context: Future[SparkContext] = in_background(lambda: _open_context(secret))
-    session = in_background(lambda: _open_session(context, standalone=standalone))
-    return Opening(context, session, standalone=standalone)
+    return Opening(in_background(lambda: _open(secret)), jvm)
 
 
-def is_ending(context: SparkContext) -> bool:
+def is_ending(spark: SparkSession) -> bool:
     """Tell whether the JVM was told to end, or is gone."""
-    jvm: Any = context._jvm
+    jvm: Any = spark._jvm
     try:
-        stopped = context._jsc.sc().isStopped()
-        return bool(stopped or jvm.org.apache.spark.util.ShutdownHookManager.inShutdown())
+        return bool(spark.sparkContext._jsc.sc().isStopped()) or _in_shutdown(jvm)
     except (Py4JError, ConnectionError):
         return True
 
 
-def _open_context(secret: str | None) -> SparkContext:
-    """Return the context of the job that spark-submit has started.
+def _open(secret: str | None) -> SparkSession:
+    """Return the session of the job that spark-submit has started.
 
     A standalone master wants the secret among the options, and on a command line everybody would see it: so
     it comes through the environment, and is put there here.
+
+    Raises:
+        Retriable: SPARK_MASTER_GONE, the standalone master does not want the job; JVM_GONE.
     """
-    if secret is None:
-        return SparkContext.getOrCreate()
-    with _told(standalone=True):
-        return SparkContext.getOrCreate(SparkConf().set(_OPTION, secret))
-
-
-def _open_session(context: Future[SparkContext], *, standalone: bool) -> SparkSession:
-    found = context.result()
-    with _told(standalone=standalone):
-        _wake_daemon(found)
+    with _told(standalone=secret is not None):
+        context = SparkContext.getOrCreate(_conf(secret))
+        _wake_daemon(context)
         return SparkSession.builder.getOrCreate()
+
+
+def _conf(secret: str | None) -> SparkConf | None:
+    return None if secret is None else SparkConf().set(_OPTION, secret)
 
 
 @contextmanager
 def _told(*, standalone: bool) -> Iterator[None]:
-    """Say of a standalone master that takes no job what Spark does not."""
+    """Tell apart a JVM that is told to end and a master that takes no job: Spark says the same of both."""
     try:
         yield
     except Py4JJavaError as error:
+        if _in_shutdown(SparkContext._jvm):
+            raise jvm_gone() from error
         if not standalone:
             raise
-        jvm: Any = SparkContext._jvm
-        raise opening_error(error, stopped=jvm.org.apache.spark.SparkEnv.get() is None) from error
+        raise opening_error(error) from error
+
+
+def _in_shutdown(jvm: Any) -> bool:
+    return bool(jvm.org.apache.spark.util.ShutdownHookManager.inShutdown())
 
 
 def _wake_daemon(context: SparkContext) -> None:
-    """Have Spark start the processes that it forks Python workers from, in a thread, while SQL is loaded.
+    """Have Spark start the process that it forks Python workers from, while SQL is loaded.
 
     A hint, no more: whatever goes wrong with it will go wrong with the job again, and is told there.
     """
-    slots = context.defaultParallelism
-
-    def wake() -> None:
-        with suppress(Py4JError, PySparkException, ConnectionError):
-            context.parallelize(range(slots), slots).foreachPartition(_nothing)
-
-    threading.Thread(target=wake, name="onceover-wake-daemon", daemon=True).start()
+    # One on each executor, of which a cluster has no more than cores.
+    tasks = int(context.getConf().get("spark.cores.max", "1") or 1)
+    in_background(lambda: context.parallelize(range(tasks), tasks).foreachPartition(_nothing))
 
 
 def _nothing(rows: Iterable[int]) -> None:

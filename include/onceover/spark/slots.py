@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from onceover.errors import Retriable
 from onceover.spark.codes import SparkCode
@@ -22,12 +22,12 @@ _INTERVAL_S: Final = 5.0
 _DRIVER: Final = "driver"
 
 
-def slots_of(spark: SparkContext) -> int:
+def slots_of(spark: SparkSession) -> int:
     """Return how many tasks can run at the same time now, on executors that have registered.
 
     Not Spark's ``defaultParallelism``, which is never below 2 on a cluster, whatever is there.
     """
-    context: Any = spark
+    context: Any = spark.sparkContext
     if context.master.startswith("local"):
         return int(context.defaultParallelism)
     executors = context._jsc.sc().statusStore().executorList(True)

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
 _ZIPS: Final = ("python", "lib")
 _NAME: Final = "pyspark.zip"
+_PACKAGES: Final = ("pyspark", "py4j")
 
 
 def prefer_unpacked() -> None:
@@ -27,16 +29,22 @@ def prefer_unpacked() -> None:
 
 
 def unpacked_first(path: Sequence[str]) -> list[str]:
-    """Return ``path``, a process's ``sys.path``, with the zips of an installed pyspark behind all else."""
-    folders = {Path(entry).parent for entry in path if _has_all(Path(entry), path)}
-    # That of py4j is among them: pip has installed the one that its pyspark wants.
-    last = [entry for entry in path if Path(entry).parent in folders]
-    return [entry for entry in path if entry not in last] + last
+    """Return ``path``, a process's ``sys.path``, with the zips of an installed pyspark behind all else.
+
+    Unchanged where another package than the one around the zip, or the py4j beside it, would be found then.
+    """
+    for archive in (Path(entry) for entry in path if entry.endswith(_NAME)):
+        if archive.parent.parts[-2:] != _ZIPS:
+            continue
+        # That of py4j is among them: pip has installed the one that its pyspark wants.
+        last = [entry for entry in path if Path(entry).parent == archive.parent]
+        found = [entry for entry in path if entry not in last] + last
+        site = archive.parents[2].parent
+        if all(_folder_of(name, found) == site / name for name in _PACKAGES):
+            return found
+    return list(path)
 
 
-def _has_all(archive: Path, path: Sequence[str]) -> bool:
-    """Tell whether what is in the zip lies in a package that Python finds by itself."""
-    if archive.name != _NAME or archive.parent.parts[-2:] != _ZIPS:
-        return False
-    package = archive.parents[2]
-    return str(package.parent) in path and (package / "__init__.py").is_file()
+def _folder_of(name: str, path: Sequence[str]) -> Path | None:
+    found = PathFinder.find_spec(name, path)
+    return None if found is None or found.origin is None else Path(found.origin).parent

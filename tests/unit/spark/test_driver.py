@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
-from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +18,6 @@ from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.spark import driver, untilend
 from onceover.spark.driver import DriverRun, known_stops
-from onceover.spark.session import Opening
 from tests.support.fakecluster import FakeCluster
 
 
@@ -86,13 +85,6 @@ class Spark:
         raise ConnectionRefusedError
 
 
-def opened(session: Any) -> Opening:
-    """Return a session that is there."""
-    future: Future[Any] = Future()
-    future.set_result(session)
-    return Opening(Future(), future, standalone=False)
-
-
 GONE = ConnectionRefusedError(111, "Connection refused")
 
 
@@ -110,10 +102,10 @@ def test_a_jvm_taken_from_a_run_that_was_told_to_end_is_no_failure(
     cause: Exception, signalled: bool, requested: bool, expected: tuple[str, str | None]
 ) -> None:
     """Airflow kills it soon after the signal; what fails for another reason is told all the same."""
-    run, leader = DriverRun(cast(Any, None), "forever", Path()), Ending(requested=requested)
+    run, leader = DriverRun(cast(Any, None), "forever", Path(), jvm=-1), Ending(requested=requested)
     if signalled:
         run.stop()
-    as_asked = run.clean_up(opened(Spark()), cast(Any, leader), cause, parent=-1)
+    as_asked = run.clean_up(cast(Any, Spark()), cast(Any, leader), cause)
     assert [(why, error and error.message) for why, error in leader.ended] == [expected]
     # Nobody starts it again then.
     assert as_asked == (expected[0] == "asked")
@@ -127,9 +119,9 @@ def test_a_run_that_was_taken_over_is_not_taken_for_killed(monkeypatch: pytest.M
 
     leader = Ending(requested=False)
     monkeypatch.setattr(leader, "end", fenced)
-    run = DriverRun(cast(Any, None), "forever", Path())
+    run = DriverRun(cast(Any, None), "forever", Path(), jvm=-1)
     with pytest.raises(Fenced):
-        run.clean_up(opened(Spark()), cast(Any, leader), GONE, parent=-1)
+        run.clean_up(cast(Any, Spark()), cast(Any, leader), GONE)
 
 
 class Query:
@@ -187,7 +179,7 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What was stopped may be mended, and a position that nobody writes again expires."""
-    run = DriverRun(cast(Any, None), "caught-up", tmp_path)
+    run = DriverRun(cast(Any, None), "caught-up", tmp_path, jvm=os.getppid())
     monkeypatch.setattr(driver, "_TICK_S", 0.0)
     monkeypatch.setattr(run, "_prune_receipts", lambda: None)
     query = Query()
@@ -197,7 +189,9 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
 
 def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Airflow reads the note when the line is there; the report at the end has them, too."""
-    run = DriverRun(cast(Any, SimpleNamespace(flow=SimpleNamespace(flow="orders"))), "forever", tmp_path)
+    run = DriverRun(
+        cast(Any, SimpleNamespace(flow=SimpleNamespace(flow="orders"))), "forever", tmp_path, jvm=os.getppid()
+    )
     leader = Leading({}, {"x": "east.x"}, {"x": "east.x"}, {"x": "east.x", "y": "east.y"})
     noted: list[Any] = []
     with caplog.at_level("INFO"):

@@ -25,11 +25,13 @@ class Executors:
         return self._all[number]
 
 
-def context(master: str, *cores: int, parallelism: int = 2) -> Any:
-    """Return a Spark context on a master with executors of so many cores."""
+def session(master: str, *cores: int, parallelism: int = 2) -> Any:
+    """Return a Spark session on a master with executors of so many cores."""
     store = SimpleNamespace(executorList=lambda active: Executors(*cores) if active else None)
     java = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store))
-    return SimpleNamespace(master=master, defaultParallelism=parallelism, _jsc=java)
+    return SimpleNamespace(
+        sparkContext=SimpleNamespace(master=master, defaultParallelism=parallelism, _jsc=java)
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def context(master: str, *cores: int, parallelism: int = 2) -> Any:
 )
 def test_cores_of_executors_that_are_there_count(master: str, cores: tuple[int, ...], slots: int) -> None:
     """Spark's own number is 2 where there is nothing at all."""
-    assert slots_of(context(master, *cores)) == slots
+    assert slots_of(session(master, *cores)) == slots
 
 
 class Lanes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -205,12 +204,11 @@ class Audit:
 
 
 def _with_spark(audit: Audit, opening: Opening) -> tuple[dict[str, Any], int]:
-    parent = os.getppid()
     try:
-        with opening:
-            return audit.execute(opening.session.result())
+        with opening as spark:
+            return audit.execute(spark)
     except (Py4JError, PySparkException, ConnectionError) as error:
-        raise session_error(error, parent) from error
+        raise session_error(error, opening.jvm) from error
 
 
 def _parser() -> argparse.ArgumentParser:

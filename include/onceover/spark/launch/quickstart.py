@@ -14,8 +14,6 @@ QUICK_START: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Without a second file of checksums for each: Parquet has its own, and all of it is a hint (G4).
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # As SQL sets it: the process that is woken for its workers before SQL is loaded has to be the same.
     "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
