@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from onceover.spark.launch.master import reach
 from onceover.spark.launch.submit import SparkJob
 from tests.support.flows import write_flow
 from tests.support.replicate import run_cli
+
+# What spark-submit says when the JVM that makes its command line was killed; seen with Spark 4.2.
+NO_LAUNCHER = "/x/pyspark/bin/spark-class: line 97: CMD: bad array subscript"
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ def test_master_is_looked_at_before_spark_starts(tmp_path: Path, master: str, co
         ("exit 5", False, Fatal, "DRIVER_FAILED"),
         ("kill -9 $$", False, Retriable, "DRIVER_KILLED"),
         ("exit 143", False, Retriable, "DRIVER_KILLED"),
+        (f"echo '{NO_LAUNCHER}'; exit 1", False, Retriable, "DRIVER_KILLED"),
+        (f"echo Out of memory; echo '{NO_LAUNCHER}'; exit 1", False, Fatal, "DRIVER_FAILED"),
         ("kill -15 $$", True, Interrupted, "STOPPED_EARLY"),
         ("exit 1", True, Interrupted, "STOPPED_EARLY"),
     ],
@@ -91,6 +97,34 @@ def test_end_without_a_report(
     assert caught.value.code == name
     if "Unrecognized" in script:
         assert "Unrecognized option" in str(caught.value.seen)
+
+
+@pytest.mark.parametrize(
+    ("code", "stopped", "kind"),
+    [
+        ("JVM_GONE", True, Interrupted),
+        ("JVM_GONE", False, OnceoverError),
+        ("TOO_FEW_SLOTS", True, OnceoverError),
+    ],
+)
+def test_a_jvm_that_was_ended_because_somebody_asked_for_it_is_no_failure(
+    tmp_path: Path, code: str, stopped: bool, kind: type[OnceoverError]
+) -> None:
+    """Before the driver listens, the JVM gets the signal: whoever tries again after a 5 would undo a stop."""
+    said = {
+        "message": "the Spark JVM is gone",
+        "code": code,
+        **dict.fromkeys(("where", "expected", "seen", "resolve")),
+    }
+    job = scripted(tmp_path, f"echo '{json.dumps({'exit': 5, 'error': said})}' > $REPORT; exit 5")
+    child = ChildProcess.start(job.command(), name="job", log_path=job.output)
+    child.wait(10.0)
+    with pytest.raises(kind) as caught:
+        job_result(job, child, stopped=stopped)
+    interrupted = kind is Interrupted
+    assert (caught.value.exit_code, caught.value.code) == (
+        (130, "STOPPED_EARLY") if interrupted else (5, code)
+    )
 
 
 def test_report_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from onceover.spark.launch.submit import SparkJob
 _DRIVER_ENDS_S: Final = 20.0
 # Enough of Spark's last words to see why it did not come up.
 _TAIL_LINES: Final = 5
+# All that spark-submit says, with code 1, where the JVM that makes its command line was killed.
+_NO_LAUNCHER: Final = re.compile(r"\S*spark-class: line \d+: CMD: bad array subscript")
 
 
 def start_job(job: SparkJob, name: str) -> ChildProcess:
@@ -64,7 +67,9 @@ def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> 
         raise _silent_end(child, stopped=stopped) from error
     failure = document.get("error")
     if failure is not None:
-        raise _reported(document["exit"], failure)
+        reported = _reported(document["exit"], failure)
+        # Asked to end before its driver listens, the JVM is what is ended.
+        raise _stopped_early() if stopped and was_killed(reported) else reported
     return document
 
 
@@ -75,13 +80,11 @@ def was_killed(error: OnceoverError) -> bool:
 
 def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
     if stopped:
-        return Interrupted(
-            "stopped before it had begun", code=CommandCode.STOPPED_EARLY, resolve="start it again"
-        )
-    number = killed_by(child.returncode or 0)
-    if number is not None:
+        return _stopped_early()
+    number, said = killed_by(child.returncode or 0), child.tail(_TAIL_LINES)
+    if number is not None or _NO_LAUNCHER.fullmatch(said):
         return Retriable(
-            f"the driver was killed by signal {number} before it could report",
+            f"the driver was killed {f'by signal {number} ' if number else ''}before it could report",
             code=CommandCode.DRIVER_KILLED,
             where=str(child.log_path),
             resolve="run it again: it resumes where it was; the log says more",
@@ -90,8 +93,14 @@ def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
         f"Spark did not run the driver (exit code {child.returncode}, no report)",
         code=CommandCode.DRIVER_FAILED,
         where=str(child.log_path),
-        seen=child.tail(_TAIL_LINES),
+        seen=said,
         resolve="correct what the log's last lines say",
+    )
+
+
+def _stopped_early() -> Interrupted:
+    return Interrupted(
+        "stopped before it had begun", code=CommandCode.STOPPED_EARLY, resolve="start it again"
     )
 
 
