@@ -33,8 +33,7 @@ _LAUNCHERS: Final = (
     "*/Contents/Home/bin/java",
     "*/libexec/openjdk.jdk/Contents/Home/bin/java",
 )
-_BASE: Final = re.compile(r"^java\.base@(\d+)(\S*)$", re.MULTILINE)
-_VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)([^"]*)"')
+_VERSION: Final = re.compile(r'(?:version "(?:1\.)?|^java\.base@)(\d+)([^"\s]*)', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +50,8 @@ class Java:
 
 
 def parse_version(text: str) -> tuple[int, str] | None:
-    """Return (major, full version) from the output of ``java -version``, None if it is no such output."""
+    """Return (major, full version) from what ``-version`` or ``--list-modules`` prints, else None."""
     match = _VERSION.search(text)
-    return (int(match[1]), match[1] + match[2]) if match else None
-
-
-def parse_modules(text: str) -> tuple[int, str] | None:
-    """Return (major, full version) from the output of ``java --list-modules``, None if it is none."""
-    match = _BASE.search(text)
     return (int(match[1]), match[1] + match[2]) if match else None
 
 
@@ -127,7 +120,7 @@ def _probe(executable: Path, rejected: list[str]) -> Java | None:
     try:
         # One question for both: each is a JVM's start, before every flow's.
         modules = _run(executable, "--list-modules")
-        parsed = parse_modules(modules) or parse_version(_run(executable, "-version"))
+        parsed = parse_version(modules) or parse_version(_run(executable, "-version"))
     except (OSError, subprocess.TimeoutExpired) as error:
         rejected.append(f"{executable}: {error}")
         return None

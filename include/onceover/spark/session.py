@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -110,8 +110,4 @@ def _wake_daemon(context: SparkContext) -> None:
     """
     # One on each executor, of which a cluster has no more than cores.
     tasks = int(context.getConf().get("spark.cores.max", "1") or 1)
-    in_background(lambda: context.parallelize(range(tasks), tasks).foreachPartition(_nothing))
-
-
-def _nothing(rows: Iterable[int]) -> None:
-    """Take rows; importable under the same name on driver and workers: Spark pickles it by reference."""
+    in_background(lambda: context.parallelize(range(tasks), tasks).count())

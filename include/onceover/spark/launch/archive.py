@@ -20,7 +20,7 @@ from typing import Final
 import onceover
 from onceover.errors import Retriable
 from onceover.private import open_to_others
-from onceover.spark.launch.locate import spark_submit
+from onceover.spark.launch.locate import conf_flags, spark_submit
 from onceover.spark.launch.quickstart import QUICK_START
 
 log = logging.getLogger(__name__)
@@ -70,12 +70,15 @@ def make_archive() -> Path:
     # In the same file system: it has to appear in one step.
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as work:
         dumped = Path(work) / path.name
+        conf = {
+            "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={dumped}",
+            "spark.ui.port": "0",
+            "spark.log.level": "ERROR",
+        }
         command = [
             str(spark_submit()),
             *("--master", "local[1,2]"),
-            *("--conf", f"spark.driver.extraJavaOptions=-XX:ArchiveClassesAtExit={dumped}"),
-            *("--conf", "spark.ui.port=0", "--conf", "spark.log.level=ERROR"),
-            *(part for key, value in QUICK_START.items() for part in ("--conf", f"{key}={value}")),
+            *conf_flags({**QUICK_START, **conf}),
             str(_TRIAL),
             work,
         ]

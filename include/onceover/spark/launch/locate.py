@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,11 @@ def spark_submit() -> Path:
     if spec is None or spec.origin is None:
         raise UsageError("pyspark is not installed", resolve="run `make setup`")
     return Path(spec.origin).parent / "bin" / "spark-submit"
+
+
+def conf_flags(conf: Mapping[str, str]) -> list[str]:
+    """Return a configuration as options of spark-submit, always in the same order."""
+    return [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
 
 
 def packages() -> Path:

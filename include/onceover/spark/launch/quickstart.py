@@ -1,7 +1,7 @@
 """What spares Spark work at the start and the end of a job, which is there for a few small files.
 
-Without Hadoop's native library each look at a link and each mode of a file is a program of its own
-(``readlink``, ``chmod``): 130 of them in a run that has nothing to copy.
+Without Hadoop's native library each look at a link is a program of its own (``readlink``), as each mode of a
+file is (``chmod``): some 100 in a run that has nothing to copy, and two of three looked at links.
 """
 
 from __future__ import annotations

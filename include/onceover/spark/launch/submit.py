@@ -27,7 +27,7 @@ from onceover.private import UMASK
 from onceover.process.guard import kept, protection
 from onceover.spark.codes import SparkCode
 from onceover.spark.launch.archive import archive_flags
-from onceover.spark.launch.locate import job_script, packages, spark_submit
+from onceover.spark.launch.locate import conf_flags, job_script, packages, spark_submit
 from onceover.spark.launch.master import checked
 from onceover.spark.launch.quickstart import QUICK_START
 from onceover.spark.launch.runfiles import own_report
@@ -71,12 +71,11 @@ class SparkJob:
 
     def command(self) -> list[str]:
         """Return the command line."""
-        options = [part for key, value in sorted(self.conf.items()) for part in ("--conf", f"{key}={value}")]
         return [
             str(spark_submit()),
             "--master",
             self.master,
-            *options,
+            *conf_flags(self.conf),
             str(self.application),
             *self.arguments,
         ]

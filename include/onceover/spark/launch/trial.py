@@ -20,14 +20,11 @@ def rows(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"topic": ["trial"] * each.num_rows, "records": [1] * each.num_rows})
 
 
-def nothing(numbers: Iterable[int]) -> None:
-    """Take rows, as what wakes the Python workers does."""
-
-
 def main(folder: Path) -> None:
     """Run the query once."""
     with SparkSession.builder.getOrCreate() as spark:
-        spark.sparkContext.parallelize(range(1), 1).foreachPartition(nothing)
+        # As what wakes the Python workers does.
+        spark.sparkContext.parallelize(range(1), 1).count()
         source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1)
         frame = source.option("numPartitions", 1).load().select("value")
         query = (

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from onceover.errors import UsageError
 from onceover.process import java as java_module
-from onceover.process.java import find_java, parse_modules, parse_version
+from onceover.process.java import find_java, parse_version
 from onceover_lab.embed.datadir import new_id
 from onceover_lab.embed.mirrormaker import render_mm2_properties
 from onceover_lab.embed.ports import LOOPBACK, PortReservation, choose_port, configured_port
@@ -101,7 +101,7 @@ def test_java_version_is_recognised(text: str, expected: tuple[int, str] | None)
 )
 def test_java_version_is_that_of_its_base_module(text: str, expected: tuple[int, str] | None) -> None:
     """One question tells version and modules; a Java that knows no modules is asked for its version."""
-    assert parse_modules(text) == expected
+    assert parse_version(text) == expected
 
 
 def test_unusable_java_is_listed_with_the_command_to_run(
