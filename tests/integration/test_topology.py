@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -87,12 +87,14 @@ def nothing_open(replica: Replica) -> bool:
     return not any(p["open_offsets"] for p in replica.flow.status()["partitions"])
 
 
-def abort_hanging(cluster: KafkaCluster, topics: Mapping[str, int]) -> None:
+def end_hanging(cluster: KafkaCluster, topics: Mapping[str, int], ended: Container[int]) -> None:
     """Do what ``kafka-transactions.sh abort`` does (KIP-664), for the only broker of ``cluster``.
 
-    A single broker that is killed between an abort and its marker can leave a transaction open that its
+    A single broker that is killed between an answer and its markers can leave a transaction open that its
     coordinator has forgotten: readers would wait behind it for ever, with any replicator. What the
-    coordinator knows of, it ends by itself: an abort of ours would undo commits that were answered already.
+    coordinator knows of, it ends by itself. It forgets commits too (measured: 10 of 394 that were
+    answered within 0.1 s of the kill): an abort would undo what the producer was told, so that those of
+    ``ended`` (ids of producers whose commit was answered) get the marker that was meant.
     """
     host, port = cluster.bootstrap.split(":")
     connection = Connection(Address(host, int(port)), {})
@@ -105,7 +107,7 @@ def abort_hanging(cluster: KafkaCluster, topics: Mapping[str, int]) -> None:
             DescribeProducersRequest(version=0, topics=wanted),
             DescribeProducersResponse,
             lambda answer: [
-                (p.producer_id, p.producer_epoch, False, [(t.name, [n.partition_index])], 0)
+                (p.producer_id, p.producer_epoch, p.producer_id in ended, [(t.name, [n.partition_index])], 0)
                 for t in answer.topics
                 for n in t.partitions
                 for p in n.active_producers
@@ -203,7 +205,7 @@ def test_brokers_are_killed_and_come_back_during_a_copy(
             cluster.nodes[0].kill()
             cluster.nodes[0].start()
             await_progress(replica, live)
-    abort_hanging(fragile[0], topics)
+    end_hanging(fragile[0], topics, traffic.committers)
     wait_until(lambda: nothing_open(replica), _TIMEOUT_S, "transactions that lost their producer are aborted")
     replica.copy()
     replica.assert_same()

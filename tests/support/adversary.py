@@ -282,6 +282,7 @@ class Traffic(Background):
     """A seeded mix of everything above in a background thread, for chaos tests.
 
     ``committed`` counts, by (topic, partition), the records whose commit (or write) was acknowledged;
+    ``committers`` are the producer ids of the transactions among them;
     ``unknown`` counts sends whose answer was lost with the connection. The broker may go away and come back.
     """
 
@@ -302,6 +303,7 @@ class Traffic(Background):
         """
         super().__init__(f"traffic-{seed}", pause_s)
         self.committed: Counter[tuple[str, int]] = Counter()
+        self.committers: set[int] = set()
         self.unknown = 0
         self._bootstrap = bootstrap
         self._topics = topics
@@ -392,4 +394,5 @@ class Traffic(Background):
         topic, transaction = self._open[0]
         for partition, count in transaction.commit().items():
             self.committed[topic, partition] += count
+        self.committers.add(transaction.producer_id)
         self._open.pop(0)

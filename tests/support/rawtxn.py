@@ -44,6 +44,11 @@ class OpenTransaction:
         """The id of its producer."""
         return self._id
 
+    @property
+    def producer_id(self) -> int:
+        """What the broker knows its producer by."""
+        return self._state.producer_id
+
     def send(self, partition: int, records: Sequence[RawRecord], codec: Codec = Codec.NONE) -> int:
         """Write one transactional batch; return the offset of its first record."""
         if partition not in self._sequences:

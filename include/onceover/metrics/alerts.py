@@ -316,7 +316,9 @@ ALERTS: Final = (
         "No reader of the source sees what is behind it, and no flow copies it. A producer holds it open, or "
         "was killed: the broker ends that after the producer's `transaction.timeout.ms`, which brokers allow "
         "to be a quarter of an hour (`transaction.max.timeout.ms`); one that hangs is aborted with "
-        "`kafka-transactions.sh abort`. `onceover status` names the partitions, and whose it is.",
+        "`kafka-transactions.sh abort`. Ask its producer first where a broker was killed: Kafka may have "
+        "told it that the records are committed, and forgotten to write so, and the abort drops them. "
+        "`onceover status` names the partitions, and whose it is.",
     ),
     AlertRule(
         "DeadLetters",
