@@ -12,6 +12,8 @@ from onceover_lab.bench.workloads import FED, IDLE_SPAN_S, LANES, PARTITIONS, Wo
 PLOT_FILE: Final = "bench.png"
 DATA_FILE: Final = "bench.json"
 PAGE_FILE: Final = "README.md"
+# What they find depends on the records.
+_OF_A_RATE: Final = frozenset({WorkloadKind.THROUGHPUT, WorkloadKind.READING})
 
 _METHOD: Final = f"""\
 ## How it is measured
@@ -104,11 +106,11 @@ def render_workload(result: WorkloadResult) -> str:
 
 
 def has_aim(result: WorkloadResult, metric: Metric) -> bool:
-    """Tell whether the aim is meant for this workload: lz4 data that can pass as batches, or latency."""
+    """Tell whether the aim is meant for this workload: a rate's is for lz4 that can pass as batches."""
     workload = result.workload
     passes_as_bytes = workload.sync_configs and workload.batch_records is None
     return metric.aim is not None and (
-        workload.kind is WorkloadKind.LATENCY or (workload.codec == "lz4" and passes_as_bytes)
+        workload.kind not in _OF_A_RATE or (workload.codec == "lz4" and passes_as_bytes)
     )
 
 
@@ -122,7 +124,7 @@ def _ratio_row(result: WorkloadResult, metric: Metric) -> str:
         aim = f"{'≥' if metric.higher_is_better else '≤'} {metric.aim:g}"
         good = ratio.median >= metric.aim if metric.higher_is_better else ratio.median <= metric.aim
         reached = "yes" if good else "no"
-    title = metric.title.removesuffix(", ms")
+    title = metric.title.removesuffix(", ms").removesuffix(", s")
     return f"| {result.workload.title} | {title} | {_cell(ratio, 2)} | {aim} | {reached} | {rival} |"
 
 

@@ -12,7 +12,7 @@ from onceover_lab.bench.workloads import System, Workload, WorkloadKind
 
 @dataclass(frozen=True)
 class Metric:
-    """A measured quantity; ``aim`` is the wanted ratio Onceover / rival on the lz4 workloads."""
+    """A measured quantity; ``aim`` is the wanted ratio Onceover / rival, of throughput on lz4 only."""
 
     key: str
     title: str
@@ -41,13 +41,17 @@ READING_METRICS: Final = (
     *(replace(m, aim=None) for m in THROUGHPUT_METRICS[1:] if not m.title.startswith(_PART)),
 )
 START_METRICS: Final = (
-    Metric("start_up_s", "start to first record, s", 1),
+    # 7 s where MirrorMaker needs 8.5 to 12: as a ratio it holds on any machine.
+    Metric("start_up_s", "start to first record, s", 1, aim=0.82),
     Metric("leads_s", "until its driver leads the flow, s", 1),
     Metric("query_s", "until its query is started, s", 1),
     Metric("nothing_to_do_s", "until caught-up, with nothing to do, s", 1),
     Metric("nothing_to_do_cpu_s", "CPU-s of that", 1),
 )
-RECOVERY_METRICS: Final = (Metric("back_s", "kill to copying again, slowest partition, s", 1),)
+RECOVERY_METRICS: Final = (
+    # 8 s where MirrorMaker, started again without any delay, needs 10.
+    Metric("back_s", "kill to copying again, slowest partition, s", 1, aim=0.8),
+)
 IDLE_METRICS: Final = (
     Metric("cpu_cores", "cores in use", 3),
     Metric("peak_memory_mb", "peak memory, MB", 0),

@@ -67,6 +67,34 @@ def test_lower_is_better_for_latency() -> None:
     assert "| p99 | 1.50 [1.50, 1.50] | ≤ 1 | no | mm2-poll |" in page
 
 
+@pytest.mark.parametrize(
+    ("name", "rival", "ours", "key", "row"),
+    [
+        (
+            "start",
+            "mm2-poll",
+            "onceover",
+            "start_up_s",
+            "| start to first record | 0.80 [0.80, 0.80] | ≤ 0.82 | yes |",
+        ),
+        (
+            "recover",
+            "mm2-killed",
+            "driver-killed",
+            "back_s",
+            "| kill to copying again, slowest partition | 0.80 [0.80, 0.80] | ≤ 0.8 | yes |",
+        ),
+    ],
+)
+def test_seconds_are_judged_by_those_of_the_rival_in_the_same_run(
+    name: str, rival: str, ours: str, key: str, row: str
+) -> None:
+    """On a machine half as quick both need twice as long."""
+    workload = next(w for w in DEFAULT if w.name == name)
+    runs = (ContenderRun(rival, 1, {key: 10}), ContenderRun(ours, 1, {key: 8}))
+    assert f"{row} {rival} |" in render_ratios([WorkloadResult(workload, runs)])
+
+
 def test_workload_without_an_aim_shows_the_ratio_alone() -> None:
     """The aims are for lz4: another codec's ratio is reported and not judged."""
     page = render_ratios([WorkloadResult(UNCOMPRESSED, rates(100, 200))])
