@@ -121,8 +121,14 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     shutil.rmtree(tmp_path / flow.stem / "checkpoint")
     shutil.rmtree(tmp_path / flow.stem / "receipts", ignore_errors=True)
 
+    own = tmp_path / flow.stem / "tmp"
+    (killed,) = own.iterdir()
     second = Replicate(flow, tmp_path, "--until", "forever")
     second.copying()
+    # What Spark had in use lies where the next start finds it, and nowhere else.
+    (living,) = own.iterdir()
+    assert living != killed
+    assert {each.name.split("-")[0] for each in living.iterdir()} >= {"lock", "blockmgr", "spark"}
     traffic.stop()
     wait_until(lambda: caught_up(flow), START_S, "the flow is caught up")
     code, stopped = run_cli(tmp_path, "stop", str(flow))
@@ -138,6 +144,7 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     assert sum(row["records"] for row in rows) == document["records"]
     # Checkpoint, receipts, logs, hints: made by the command, the JVM and the driver.
     assert open_to_others(tmp_path / flow.stem) == []
+    assert list(own.iterdir()) == []
 
 
 @pytest.mark.soak

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.sparkjob import job_result, start_job
+from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.output import Interrupted
 from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.process.children import ChildProcess
@@ -34,9 +34,11 @@ class Scripted(SparkJob):
 
 def scripted(folder: Path, script: str) -> Scripted:
     """Return one run of such a job."""
-    report = folder / "replicate.json"
-    job = Scripted(Path("x.py"), "local", {}, ["--report", str(report)], {}, report, script=script)
-    own = job.with_own_report()
+    report = folder / "log" / "replicate.json"
+    report.parent.mkdir(exist_ok=True)
+    conf = {"spark.driver.extraJavaOptions": ""}
+    job = Scripted(Path("x.py"), "local", conf, ["--report", str(report)], {}, report, script=script)
+    own = job.with_own_files()
     assert isinstance(own, Scripted)
     return own
 
@@ -144,11 +146,11 @@ def test_two_runs_of_one_flow_at_once_are_told_their_own_endings(tmp_path: Path)
     waits = f"echo words of the older; mkfifo {over}; read line < {over}; exit 1"
     reports = f"echo words of the newer; until [ -p {over} ]; do :; done; echo '{{\"exit\": 0}}' > $REPORT"
     jobs = [scripted(tmp_path, script) for script in (waits, reports)]
-    older, newer = (start_job(job, "job") for job in jobs)
-    newer.wait(10.0)
-    with over.open("w") as gate:
-        gate.write("over\n")
-    older.wait(10.0)
+    with running_job(jobs[0], "job") as older, running_job(jobs[1], "job") as newer:
+        newer.wait(10.0)
+        with over.open("w") as gate:
+            gate.write("over\n")
+        older.wait(10.0)
     assert job_result(jobs[1], newer) == {"exit": 0}
     with pytest.raises(Fatal) as caught:
         job_result(jobs[0], older)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, child: Child) -> bool:
     monkeypatch.setenv("ONCEOVER_WEST", "127.0.0.1:2")
     flow = load_flow("flights-dr")
     job = replicate_job(flow, until="forever")
-    monkeypatch.setattr(replicate, "start_job", lambda *_: child)
+    monkeypatch.setattr(replicate, "running_job", lambda *_: nullcontext(child))
     monkeypatch.setattr(replicate, "job_result", job_result)
     replicate._execute(flow, job, replicate._Progress(flow, show=False, ends=False), Restarts("forever"))
     return answers[0]

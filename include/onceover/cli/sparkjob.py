@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
@@ -16,6 +18,7 @@ from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
 from onceover.spark.codes import DIED
 from onceover.spark.launch.master import reach
+from onceover.spark.launch.scratch import scratch
 from onceover.spark.launch.submit import SparkJob
 
 # A driver whose JVM was taken from it ends the transactions that the lanes left open, and says what
@@ -27,11 +30,12 @@ _TAIL_LINES: Final = 5
 _NO_LAUNCHER: Final = re.compile(r"\S*spark-class: line \d+: CMD: bad array subscript")
 
 
-def start_job(job: SparkJob, name: str) -> ChildProcess:
-    """Start spark-submit; it gets SIGTERM when this process is gone.
+@contextmanager
+def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
+    """Run spark-submit meanwhile; it gets SIGTERM when this process is gone.
 
     Args:
-        job: with a report of its own; its output goes beside that.
+        job: with files of its own.
         name: of the process, in messages.
 
     Raises:
@@ -39,15 +43,22 @@ def start_job(job: SparkJob, name: str) -> ChildProcess:
         UsageError: there is no secret to talk to it.
     """
     reach(job.master)
-    return ChildProcess.start(
-        job.command(),
-        name=name,
-        log_path=job.output,
-        # The Java that is usable may not be the first on PATH, or on PATH at all.
-        env=job.process_environment({**os.environ, "JAVA_HOME": str(find_java().home)}),
-        death_signal=signal.SIGTERM,
-        family_ends_s=_DRIVER_ENDS_S,
-    )
+    # The Java that is usable may not be the first on PATH, or on PATH at all.
+    environment = job.process_environment({**os.environ, "JAVA_HOME": str(find_java().home)})
+    with scratch(job.scratch) as held:
+        child = ChildProcess.start(
+            job.command(),
+            name=name,
+            log_path=job.output,
+            env=environment,
+            death_signal=signal.SIGTERM,
+            family_ends_s=_DRIVER_ENDS_S,
+            inherited=(held,),
+        )
+        try:
+            yield child
+        finally:
+            child.stop()
 
 
 def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> dict[str, Any]:

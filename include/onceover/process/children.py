@@ -102,11 +102,14 @@ class ChildProcess:
         detached: bool = False,
         death_signal: signal.Signals = signal.SIGKILL,
         family_ends_s: float = 0.0,
+        inherited: Sequence[int] = (),
     ) -> ChildProcess:
         """Start ``argv``; ``env`` replaces the whole environment when given.
 
         ``family_ends_s``: how long its children may outlive it, to put away what it left, before its group
         is swept.
+
+        ``inherited``: file descriptors that it has open, too.
 
         ``death_signal`` reaches only this process, not its children: give SIGTERM to programs that
         must stop children of their own (Airflow). ``detached`` processes outlive the parent.
@@ -128,6 +131,7 @@ class ChildProcess:
                     env=None if env is None else dict(env),
                     cwd=cwd,
                     start_new_session=True,
+                    pass_fds=inherited,
                 )
 
             popen = _spawner.run(spawn)

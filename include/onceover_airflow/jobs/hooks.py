@@ -26,6 +26,7 @@ from onceover.private import UMASK
 from onceover.process.children import guarded_argv
 from onceover.shown import visible
 from onceover.spark.launch.locate import spark_submit
+from onceover.spark.launch.scratch import scratch
 from onceover.spark.launch.submit import SparkJob
 from onceover_airflow.jobs.loglevels import levelled
 from onceover_airflow.jobs.verdict import topics_in
@@ -136,14 +137,16 @@ class SparkJobHook(SparkSubmitHook):
         try:
             # A session of its own: Airflow signals the task's whole process group, which would kill the
             # JVM before the driver could finish its transaction.
-            self.submit(
-                str(self._job.application),
-                env={**self._job.process_environment(os.environ), **self._environment},
-                # A task's own is its line to Airflow, which gives it every Connection that it asks for.
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                umask=UMASK,
-            )
+            with scratch(self._job.scratch) as held:
+                self.submit(
+                    str(self._job.application),
+                    env={**self._job.process_environment(os.environ), **self._environment},
+                    # A task's own is its line to Airflow, which gives it every Connection that it asks for.
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                    umask=UMASK,
+                    pass_fds=(held,),
+                )
         except AirflowException:
             # The provider says no more than "not 0" for every way to end; the caller judges the code.
             if self.returncode is None:

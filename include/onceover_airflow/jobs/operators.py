@@ -147,7 +147,7 @@ class FlowJobOperator(BaseOperator):
         restarts = self.restarts()
         while True:
             begun_s = time.monotonic()
-            returncode, report, tail = self._run(flow, job.with_own_report(), variables, context, told)
+            returncode, report, tail = self._run(flow, job.with_own_files(), variables, context, told)
             told.saw(report or {})
             verdict = self.judged(judge(returncode, report, log_tail=tail), report, context)
             ran_s = time.monotonic() - begun_s

@@ -19,6 +19,7 @@ from onceover.process.children import POLL_INTERVAL_S, STOP_TIMEOUT_S, ChildProc
 from onceover.process.java import find_java
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
+from onceover_lab.embed.javatmp import temporary_flag
 from onceover_lab.embed.node import QUICK_FLAG
 from onceover_lab.embed.ports import LOOPBACK, PortReservation
 from onceover_lab.embed.security import write_private
@@ -147,6 +148,7 @@ class ConnectWorker:
             [
                 str(find_java().executable),
                 *self._java_arguments,
+                temporary_flag(self.home),
                 f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
                 f"-Dlog4j.configuration=file:{self.home / 'log4j.properties'}",
                 MAIN_CLASS,

@@ -11,6 +11,7 @@ from onceover.process.children import STOP_TIMEOUT_S, ChildProcess
 from onceover.process.java import find_java
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
+from onceover_lab.embed.javatmp import temporary_flag
 from onceover_lab.embed.security import write_private
 
 _INTERNAL_TOPICS: Final = ("offset.storage", "status.storage", "config.storage")
@@ -74,6 +75,7 @@ class MirrorMaker:
                 str(find_java().executable),
                 f"-Xmx{heap_mb}m",
                 "-XX:+ExitOnOutOfMemoryError",
+                temporary_flag(home),
                 f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
                 "-cp",
                 classpath(kafka_jars(version, "connect")),

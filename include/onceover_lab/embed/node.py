@@ -13,6 +13,7 @@ from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.datadir import format_as_kept, is_formatted, keep
 from onceover_lab.embed.jars import classpath, kafka_jars
+from onceover_lab.embed.javatmp import temporary_flag
 from onceover_lab.embed.ports import LOOPBACK
 from onceover_lab.embed.probe import await_ready
 from onceover_lab.embed.security import write_private
@@ -162,6 +163,7 @@ class KafkaNode:
             "-XX:+ExitOnOutOfMemoryError",
             *archive_flags(self._spec.version),
             *flags,
+            temporary_flag(self.home),
             f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
             f"-Dlog4j.configuration=file:{self.home / 'log4j.properties'}",
             "-cp",

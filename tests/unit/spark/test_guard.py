@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from onceover.cli.sparkjob import start_job
+from onceover.cli.sparkjob import running_job
 from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
 from onceover.process.children import ChildProcess
@@ -177,9 +178,15 @@ def test_who_has_read_the_secret_forgets_it() -> None:
 def test_the_command_line_starts_a_job_with_no_more(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be typed where Airflow's variables are set, as in a container."""
     started: list[dict[str, str]] = []
-    monkeypatch.setattr(ChildProcess, "start", lambda *_, env, **__: started.append(env))
+
+    def start(*_: object, env: dict[str, str], **__: object) -> Mock:
+        started.append(env)
+        return Mock()
+
+    monkeypatch.setattr(ChildProcess, "start", start)
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
-    start_job(jobs(flow, "local")[0], "job")
+    with running_job(jobs(flow, "local")[0], "job"):
+        pass
     (env,) = started
     assert SECRET not in env.values()
     assert {"PATH", "JAVA_HOME", "PYSPARK_PYTHON"} <= env.keys()

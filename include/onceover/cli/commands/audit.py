@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.codes import AuditCode
-from onceover.cli.sparkjob import job_result, start_job
+from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow, run_dir
 from onceover.config.home import onceover_home
 from onceover.errors import UsageError
+from onceover.process.children import ChildProcess
 from onceover.shown import lined
 from onceover.spark.auditing.auditprogress import AuditProgress, last_told
 from onceover.spark.launch.runfiles import own_report
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> CommandResult:
         progress=own_report(logs / "audit.progress") if show else None,
     )
     progress = _Progress(flow.flow, options.progress)
-    document = _execute(audit_job(flow, options, master=args.master).with_own_report(), progress)
+    document = _execute(audit_job(flow, options, master=args.master).with_own_files(), progress)
     return CommandResult(document, _text(document), document["exit"])
 
 
@@ -126,15 +127,20 @@ class _Progress:
 
 
 def _execute(job: SparkJob, progress: _Progress) -> dict[str, Any]:
-    child = start_job(job, "audit")
     # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with running_job(job, "audit") as child:
+            _show_until_end(child, progress)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    return job_result(job, child)
+
+
+def _show_until_end(child: ChildProcess, progress: _Progress) -> None:
     try:
         while child.alive:
             progress.show()
             time.sleep(_POLL_S)
     finally:
-        signal.signal(signal.SIGTERM, previous)
-        child.stop()
         progress.end()
-    return job_result(job, child)

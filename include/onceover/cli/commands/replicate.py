@@ -17,7 +17,7 @@ from typing import Any, Final
 import psutil
 
 from onceover.cli.parsers.replicate import CAUGHT_UP
-from onceover.cli.sparkjob import job_result, start_job, was_killed
+from onceover.cli.sparkjob import job_result, running_job, was_killed
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
@@ -71,7 +71,7 @@ def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts)
         while True:
             begun_s = time.monotonic()
             try:
-                return _once(flow, job.with_own_report(), progress, stopping)
+                return _once(flow, job.with_own_files(), progress, stopping)
             except OnceoverError as error:
                 pause_s = restarts.pause_s(time.monotonic() - begun_s) if was_killed(error) else None
                 if pause_s is None or stopping.wait(pause_s):
@@ -80,11 +80,8 @@ def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts)
 
 
 def _once(flow: Flow, job: SparkJob, progress: _Progress, stopping: threading.Event) -> dict[str, Any]:
-    child = start_job(job, f"replicate {flow.flow}")
-    try:
+    with running_job(job, f"replicate {flow.flow}") as child:
         _attend(child, flow, stopping, progress)
-    finally:
-        child.stop()
     return job_result(job, child, stopped=stopping.is_set())
 
 

@@ -42,6 +42,7 @@ _JVM_FLAGS: Final = [
     "-Xlog:disable",
     "-Xlog:all=error:stderr",
 ]
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _UNTIL: Final = re.compile(rf"caught-up|forever|{RUN_LENGTH}")
 _LOCAL: Final = re.compile(r"local(\[([0-9]+|\*)(,[0-9]+)?\])?")
@@ -95,11 +96,19 @@ class SparkJob:
         """Where a command line puts what the job prints; Airflow has it in the task's log."""
         return self.report.with_suffix(".log")
 
-    def with_own_report(self) -> SparkJob:
+    @property
+    def scratch(self) -> Path:
+        """Where the JVM of the run puts its temporary files; whoever starts it makes and removes that."""
+        return self.report.parent.with_name("tmp") / self.report.stem
+
+    def with_own_files(self) -> SparkJob:
         """Return the job of one run: no other run of the flow writes its report, or what it prints."""
         report = own_report(self.report)
         arguments = [str(report) if argument == str(self.report) else argument for argument in self.arguments]
-        return replace(self, report=report, arguments=arguments)
+        own = replace(self, report=report, arguments=arguments)
+        # Spark's own folders are below it, too, unless SPARK_LOCAL_DIRS says otherwise.
+        java = f"{self.conf[_JAVA_OPTIONS]} {_quoted(f'-Djava.io.tmpdir={own.scratch.absolute()}')}"
+        return replace(own, conf={**self.conf, _JAVA_OPTIONS: java})
 
 
 def replicate_job(
@@ -231,7 +240,7 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         "spark.app.name": f"onceover {flow.flow}",
         "spark.driver.memory": "1g",
         # The JVM only plans: a concurrent collector's threads would take time from the copy.
-        "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS + archive_flags() + _log_flags()),
+        _JAVA_OPTIONS: " ".join([*_JVM_FLAGS, *map(_quoted, archive_flags()), *_log_flags()]),
         # Hadoop's files have modes of their own, whatever the process's umask is, also on other machines.
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
         "spark.sql.shuffle.partitions": "1",
@@ -249,6 +258,8 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": daemon,
+        # Where the environment asks for them: such sockets have names of 107 bytes at most, and stay behind.
+        "spark.python.unix.domain.socket.enabled": "false",
         **QUICK_START,
         **protection(master),
     }
@@ -263,6 +274,12 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         conf["spark.task.maxFailures"] = str(_TASK_ATTEMPTS)
         conf["spark.executorEnv.PYTHONPATH"] = str(packages())
     return conf
+
+
+def _quoted(option: str) -> str:
+    """Return an option of Java as Spark's launcher reads it: in one piece, whatever is in it."""
+    escaped = option.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'
 
 
 def _log_flags() -> list[str]:
