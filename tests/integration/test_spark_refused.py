@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,15 +12,21 @@ import pytest
 
 from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.output import Interrupted
+from onceover.config.flow.load import load_flow
 from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.process.children import ChildProcess
+from onceover.process.java import find_java
+from onceover.spark.launch.locate import spark_submit
 from onceover.spark.launch.master import reach
-from onceover.spark.launch.submit import SparkJob
+from onceover.spark.launch.submit import SparkJob, replicate_job
 from tests.support.flows import write_flow
 from tests.support.replicate import run_cli
 
 # What spark-submit says when the JVM that makes its command line was killed; seen with Spark 4.2.
 NO_LAUNCHER = "/x/pyspark/bin/spark-class: line 97: CMD: bad array subscript"
+
+_LAUNCHER = ("org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit")
+UNREACHED = {"bootstrap.servers": "127.0.0.1:1"}
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,25 @@ def scripted(folder: Path, script: str) -> Scripted:
     own = job.with_own_files()
     assert isinstance(own, Scripted)
     return own
+
+
+def test_java_finds_the_folder_of_a_run_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Spark's own launcher takes Java's options apart."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "a \"home\" of \\ 'mine' größer"))
+    flow = load_flow(write_flow(tmp_path, "java", UNREACHED, UNREACHED, ["x"]))
+    job = replicate_job(flow, until="forever").with_own_files()
+    spark = spark_submit().parents[1]
+    printed = subprocess.run(
+        [find_java().executable, "-cp", f"{spark}/jars/*", *_LAUNCHER, *job.command()[1:]],
+        env={"SPARK_HOME": str(spark), "SPARK_SCALA_VERSION": "2.13", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    assert f"-Djava.io.tmpdir={job.scratch}" in printed.decode().split("\0")
+    assert job.scratch.parent.name == "tmp"
 
 
 def test_master_that_does_not_answer_is_an_outage_at_once() -> None:

@@ -173,6 +173,7 @@ class FlowJobOperator(BaseOperator):
 
         Raises:
             JobInterrupted: the task was told to end.
+            TaskFailed: it could not be started.
         """
         from onceover.config.flow.load import DRIVER_NOTE, run_dir
         from onceover_airflow.jobs.hooks import SparkJobHook
@@ -185,7 +186,10 @@ class FlowJobOperator(BaseOperator):
             on_ui=lambda url: show_ui(context, url),
             on_topics=told.copies,
         )
-        returncode = None if self._killed else hook.run()
+        try:
+            returncode = None if self._killed else hook.run()
+        except OnceoverError as error:
+            raise TaskFailed(str(error)) from shown(error)
         if returncode is None or self._killed:
             raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
         report = read_report(job.report)

@@ -10,5 +10,5 @@ def temporary_flag(home: Path) -> str:
     """Return what lets Java use a folder below ``home``, which is made anew: nobody else may be using it."""
     folder = home / "tmp"
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return f"-Djava.io.tmpdir={folder}"

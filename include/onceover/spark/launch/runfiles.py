@@ -28,6 +28,11 @@ def own_report(report: Path) -> Path:
     return report.with_name(f"{report.stem}-{begun}-{uuid.uuid4().hex[:8]}{report.suffix}")
 
 
+def is_run(name: str) -> bool:
+    """Tell whether it is the name of a run, as ``own_report`` makes them, without a suffix."""
+    return _RUN.fullmatch(name) is not None
+
+
 def forget_old_runs(report: Path) -> None:
     """Remove what all but the newest ``KEPT_RUNS`` other runs of the same kind have left beside ``report``.
 

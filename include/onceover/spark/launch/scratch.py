@@ -13,54 +13,114 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
+from onceover.errors import unusable_path
 from onceover.private import privately
+from onceover.spark.launch.runfiles import is_run
 
 _LOCK: Final = "lock"
-# Its name until its lock is held: nobody takes one of these for left over.
+# Its name until its lock is held. Nobody takes one of these for left over, but one that was forgotten.
 _BEGINS: Final = ".begins"
+_BEGINS_WITHIN_S: Final = 3600.0
+# Only Linux tells.
+_NOEXEC: Final[int] = getattr(os, "ST_NOEXEC", 0)
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @contextmanager
 def scratch(folder: Path) -> Iterator[int]:
     """Make ``folder`` and hold it; remove it at the end, and what killed runs have left beside it.
 
+    At the end its lock is let go first: where an error passes by while the JVM still ends, the folder is left
+    to the next start.
+
+    Args:
+        folder: named as ``runfiles.own_report`` names a run.
+
     Yields:
         A file descriptor for the processes that use the folder to inherit: while one of them has it, nobody
         else removes the folder.
 
     Raises:
-        OSError: it cannot be made.
+        UsageError: it cannot be made.
     """
     begins = folder.with_name(folder.name + _BEGINS)
+    try:
+        with _told():
+            lock = _begun(begins)
+        with lock:
+            with _told():
+                begins.rename(folder)
+            yield lock.fileno()
+    finally:
+        for each in (begins, folder):
+            if not _is_held(each / _LOCK):
+                shutil.rmtree(each, ignore_errors=True)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise unusable_path(error) from error
+
+
+def _begun(begins: Path) -> IO[str]:
+    """Make a folder, look what was left beside it, and return its lock, which this process has."""
     with privately():
         begins.mkdir(parents=True)
-    _remove_abandoned(folder.parent)
-    with (begins / _LOCK).open("w") as lock:
-        # Where a file system has no locks, nobody can tell that a folder is left over, and it stays.
-        with suppress(OSError):
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        begins.rename(folder)
-        try:
-            yield lock.fileno()
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    _remove_abandoned(begins.parent)
+    # For both: some network file systems give shared locks to readers only, and others to writers.
+    lock = (begins / _LOCK).open("w+")
+    # Where there are no locks, nobody can tell that a folder is left over, and it stays.
+    with suppress(OSError):
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        os.write(lock.fileno(), _kernel().encode())
+    return lock
+
+
+def suits_java(folder: Path) -> bool:
+    """Tell whether a JVM can use it for its temporary files, and finds it: Spark splits names at commas.
+
+    Its launcher cuts characters beyond U+FFFF in two, and what is unpacked is run from there.
+    """
+    whole = folder.absolute()
+    there = next(each for each in (whole, *whole.parents) if each.exists())
+    plain = all(character != "," and ord(character) <= 0xFFFF for character in str(whole))
+    return plain and not os.statvfs(there).f_flag & _NOEXEC
+
+
+def _kernel() -> str:
+    """Return whose locks these are: some file systems are shared by machines, and their locks are not."""
+    return _BOOT.read_text(encoding="ascii") if _BOOT.exists() else socket.gethostname()
 
 
 def _remove_abandoned(folder: Path) -> None:
     for each in folder.iterdir():
-        if each.suffix != _BEGINS and each.is_dir() and not _is_held(each / _LOCK):
+        if is_run(each.name.removesuffix(_BEGINS)) and _is_abandoned(each):
             shutil.rmtree(each, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        if folder.suffix == _BEGINS:
+            return time.time() - folder.stat().st_mtime > _BEGINS_WITHIN_S
+        return (folder / _LOCK).read_text(encoding="utf-8") == _kernel() and not _is_held(folder / _LOCK)
+    except OSError:
+        # Another start removes it just now, or it is another user's.
+        return False
 
 
 def _is_held(lock: Path) -> bool:
     """Tell whether a process has the lock, or nobody can tell."""
     try:
-        # As locks that others must not have are only for writers on some network file systems.
         descriptor = os.open(lock, os.O_RDWR)
     except FileNotFoundError:
         return False

@@ -31,6 +31,7 @@ from onceover.spark.launch.locate import conf_flags, job_script, packages, spark
 from onceover.spark.launch.master import checked
 from onceover.spark.launch.quickstart import QUICK_START
 from onceover.spark.launch.runfiles import own_report
+from onceover.spark.launch.scratch import suits_java
 from onceover.state.records.verdicts import WATERMARK
 
 # Attempts of one task before the query fails; local[N] without it would allow none (docs/facts.md).
@@ -98,7 +99,7 @@ class SparkJob:
 
     @property
     def scratch(self) -> Path:
-        """Where the JVM of the run puts its temporary files; whoever starts it makes and removes that."""
+        """Where the JVM of the run puts its temporary files; who starts it makes and removes that."""
         return self.report.parent.with_name("tmp") / self.report.stem
 
     def with_own_files(self) -> SparkJob:
@@ -106,6 +107,8 @@ class SparkJob:
         report = own_report(self.report)
         arguments = [str(report) if argument == str(self.report) else argument for argument in self.arguments]
         own = replace(self, report=report, arguments=arguments)
+        if not suits_java(own.scratch):
+            return own
         # Spark's own folders are below it, too, unless SPARK_LOCAL_DIRS says otherwise.
         java = f"{self.conf[_JAVA_OPTIONS]} {_quoted(f'-Djava.io.tmpdir={own.scratch.absolute()}')}"
         return replace(own, conf={**self.conf, _JAVA_OPTIONS: java})

@@ -30,6 +30,8 @@ damaged = pytest.mark.parametrize("text", ["", '{"pid": 1', "[]", "{}", '{"pid":
 @contextmanager
 def running(home: Path, *arguments: str, **environ: str) -> Iterator[ChildProcess]:
     """A detached process that has begun."""
+    # What one before it has said is not its word.
+    (home / "trial.log").unlink(missing_ok=True)
     child = ChildProcess.start(
         [sys.executable, "-c", READY, *arguments],
         name="trial",
