@@ -16,7 +16,6 @@ from onceover.config.flow.load import load_flow
 from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
-from onceover.spark.launch.locate import spark_submit
 from onceover.spark.launch.master import reach
 from onceover.spark.launch.submit import SparkJob, replicate_job
 from tests.support.flows import write_flow
@@ -25,7 +24,6 @@ from tests.support.replicate import run_cli
 # What spark-submit says when the JVM that makes its command line was killed; seen with Spark 4.2.
 NO_LAUNCHER = "/x/pyspark/bin/spark-class: line 97: CMD: bad array subscript"
 
-_LAUNCHER = ("org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit")
 UNREACHED = {"bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -43,8 +41,7 @@ def scripted(folder: Path, script: str) -> Scripted:
     """Return one run of such a job."""
     report = folder / "log" / "replicate.json"
     report.parent.mkdir(exist_ok=True)
-    conf = {"spark.driver.extraJavaOptions": ""}
-    job = Scripted(Path("x.py"), "local", conf, ["--report", str(report)], {}, report, script=script)
+    job = Scripted(Path("x.py"), "local", {}, ["--report", str(report)], {}, report, script=script)
     own = job.with_own_files()
     assert isinstance(own, Scripted)
     return own
@@ -57,16 +54,25 @@ def test_java_finds_the_folder_of_a_run_whatever_its_name(
     monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "a \"home\" of \\ 'mine' größer"))
     flow = load_flow(write_flow(tmp_path, "java", UNREACHED, UNREACHED, ["x"]))
     job = replicate_job(flow, until="forever").with_own_files()
-    spark = spark_submit().parents[1]
+    answer = launched(job, "")
+    assert f"-Djava.io.tmpdir={job.scratch}" in answer
+    assert job.scratch.parent.name == "tmp"
+    # What makes it quicker changes nothing of it.
+    assert launched(job, job.environment["SPARK_LAUNCHER_OPTS"]) == answer
+
+
+def launched(job: SparkJob, options: str) -> list[str]:
+    """Return the command line that Spark's launcher makes."""
+    spark = job.environment["SPARK_HOME"]
+    launcher = ("org.apache.spark.launcher.Main", "org.apache.spark.deploy.SparkSubmit")
     printed = subprocess.run(
-        [find_java().executable, "-cp", f"{spark}/jars/*", *_LAUNCHER, *job.command()[1:]],
-        env={"SPARK_HOME": str(spark), "SPARK_SCALA_VERSION": "2.13", "LC_ALL": "C.UTF-8"},
+        [find_java().executable, *options.split(), "-cp", f"{spark}/jars/*", *launcher, *job.command()[1:]],
+        env={"SPARK_HOME": spark, "SPARK_SCALA_VERSION": "2.13", "LC_ALL": "C.UTF-8"},
         capture_output=True,
         check=True,
         timeout=60,
     ).stdout
-    assert f"-Djava.io.tmpdir={job.scratch}" in printed.decode().split("\0")
-    assert job.scratch.parent.name == "tmp"
+    return printed.decode().split("\0")
 
 
 def test_master_that_does_not_answer_is_an_outage_at_once() -> None:

@@ -62,16 +62,15 @@ class SparkJobHook(SparkSubmitHook):
         self._note = note
         self._on_ui = on_ui
         self._on_topics = on_topics
-        submit = spark_submit()
         super().__init__(
             conf=dict(job.conf),
             name=name,
             application_args=list(job.arguments),
-            spark_binary=str(submit),
+            spark_binary=str(spark_submit()),
         )
         # Not the provider's `env_vars`: for YARN and Kubernetes it would turn those into --conf options,
         # which the Spark UI and `ps` show; and nothing of this process's own could be left out.
-        self._environment = {"SPARK_HOME": str(submit.parents[1]), **environment}
+        self._environment = dict(environment)
 
     def _resolve_connection(self) -> dict[str, Any]:
         """Return what the provider would have read from a Connection of type spark.

@@ -6,7 +6,12 @@ file is (``chmod``): some 100 in a run that has nothing to copy, and two of thre
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Final
+
+# spark-class takes options apart at blanks, and expands what looks like a pattern.
+_IN_ONE_PIECE: Final = re.compile(r"[\w/.+@%:=,-]+")
 
 QUICK_START: Final = {
     # The one that Spark takes by itself asks eight times for links to move a file. Both move it by one
@@ -17,3 +22,14 @@ QUICK_START: Final = {
     # As SQL sets it: the process that is woken for its workers before SQL is loaded has to be the same.
     "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
+
+
+def launcher_options(spark_home: Path) -> str:
+    """Return what Java is told for Spark's launcher, which makes one command line and ends.
+
+    It finds its classes at once, where it would open some 150 jars to look for them. What it prints is the
+    answer: Java's warnings, that its archive of classes is for another class path, must not be among it.
+    """
+    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    found = [f"-Xbootclasspath/a:{jar}" for jar in spark_home.glob("jars/spark-launcher_*.jar")]
+    return " ".join([*options, *filter(_IN_ONE_PIECE.fullmatch, found)])

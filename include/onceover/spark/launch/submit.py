@@ -29,7 +29,7 @@ from onceover.spark.codes import SparkCode
 from onceover.spark.launch.archive import archive_flags
 from onceover.spark.launch.locate import conf_flags, job_script, packages, spark_submit
 from onceover.spark.launch.master import checked
-from onceover.spark.launch.quickstart import QUICK_START
+from onceover.spark.launch.quickstart import QUICK_START, launcher_options
 from onceover.spark.launch.runfiles import own_report
 from onceover.spark.launch.scratch import suits_java
 from onceover.state.records.verdicts import WATERMARK
@@ -110,8 +110,9 @@ class SparkJob:
         if not suits_java(own.scratch):
             return own
         # Spark's own folders are below it, too, unless SPARK_LOCAL_DIRS says otherwise.
-        java = f"{self.conf[_JAVA_OPTIONS]} {_quoted(f'-Djava.io.tmpdir={own.scratch.absolute()}')}"
-        return replace(own, conf={**self.conf, _JAVA_OPTIONS: java})
+        temporary = _quoted(f"-Djava.io.tmpdir={own.scratch.absolute()}")
+        options = f"{self.conf.get(_JAVA_OPTIONS, '')} {temporary}".lstrip()
+        return replace(own, conf={**self.conf, _JAVA_OPTIONS: options})
 
 
 def replicate_job(
@@ -290,7 +291,12 @@ def _log_flags() -> list[str]:
 
 
 def _environment(master: str) -> dict[str, str]:
+    home = spark_submit().parents[1]
     environment = {
+        # What belongs to the pyspark that is imported, whatever other Spark the machine has; and a program of
+        # Spark's looks for it otherwise.
+        "SPARK_HOME": str(home),
+        "SPARK_LAUNCHER_OPTS": launcher_options(home),
         # Workers would otherwise take whatever python3 is on PATH (docs/facts.md).
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
