@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -115,9 +116,34 @@ def test_locks_of_another_machine_may_not_be_seen_from_here(tmp_path: Path) -> N
     """Machines may share a home whose locks are each machine's own."""
     elsewhere = tmp_path / OLDER
     elsewhere.mkdir()
-    (elsewhere / "lock").write_text("another kernel\n")
+    (elsewhere / "lock").write_text("another machine\nanother kernel")
     run_once(tmp_path / NEWER)
     assert [each.name for each in tmp_path.iterdir()] == [OLDER]
+
+
+@pytest.mark.parametrize("begun", [f"{socket.gethostname()}\nanother kernel", None])
+def test_what_a_machine_has_left_that_was_started_again_goes(tmp_path: Path, begun: str | None) -> None:
+    """And what somebody had not removed to the end."""
+    (tmp_path / OLDER).mkdir()
+    if begun is not None:
+        (tmp_path / OLDER / "lock").write_text(begun)
+    run_once(tmp_path / NEWER)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_locks_who_made_a_folder_removes_it_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems have none."""
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with scratch(tmp_path / OLDER):
+        run_once(tmp_path / NEWER)
+        assert [each.name for each in tmp_path.iterdir()] == [OLDER]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_runs_is_left_alone(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def scratch(folder: Path) -> Iterator[int]:
             yield lock.fileno()
     finally:
         for each in (begins, folder):
-            if not _is_held(each / _LOCK):
+            if not (_locked_by(each) and _is_held(each / _LOCK)):
                 shutil.rmtree(each, ignore_errors=True)
 
 
@@ -79,10 +79,10 @@ def _begun(begins: Path) -> IO[str]:
     _remove_abandoned(begins.parent)
     # For both: some network file systems give shared locks to readers only, and others to writers.
     lock = (begins / _LOCK).open("w+")
-    # Where there are no locks, nobody can tell that a folder is left over, and it stays.
+    # Where there are no locks, nobody else can tell that a folder is left over: it stays after a kill.
     with suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_SH)
-        os.write(lock.fileno(), _kernel().encode())
+        os.write(lock.fileno(), "\n".join(_machine()).encode())
     return lock
 
 
@@ -97,9 +97,20 @@ def suits_java(folder: Path) -> bool:
     return plain and not os.statvfs(there).f_flag & _NOEXEC
 
 
-def _kernel() -> str:
-    """Return whose locks these are: some file systems are shared by machines, and their locks are not."""
-    return _BOOT.read_text(encoding="ascii") if _BOOT.exists() else socket.gethostname()
+def _machine() -> set[str]:
+    """Return what tells whose locks these are: machines may share a file system, and not its locks.
+
+    Containers share a kernel; a machine that was started again has another one, and its old name.
+    """
+    return {socket.gethostname(), *([_BOOT.read_text(encoding="ascii").strip()] if _BOOT.exists() else [])}
+
+
+def _locked_by(folder: Path) -> set[str]:
+    """Return the machine that has locked a folder; empty where none could, or there is no folder."""
+    try:
+        return set((folder / _LOCK).read_text(encoding="utf-8").split("\n")) - {""}
+    except FileNotFoundError:
+        return set()
 
 
 def _remove_abandoned(folder: Path) -> None:
@@ -112,7 +123,10 @@ def _is_abandoned(folder: Path) -> bool:
     try:
         if folder.suffix == _BEGINS:
             return time.time() - folder.stat().st_mtime > _BEGINS_WITHIN_S
-        return (folder / _LOCK).read_text(encoding="utf-8") == _kernel() and not _is_held(folder / _LOCK)
+        # Its lock was there first, and goes with what is in it: somebody has begun to remove it.
+        if not (folder / _LOCK).exists():
+            return True
+        return not _locked_by(folder).isdisjoint(_machine()) and not _is_held(folder / _LOCK)
     except OSError:
         # Another start removes it just now, or it is another user's.
         return False
