@@ -12,6 +12,7 @@ from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
 from onceover.process.children import ChildProcess
 from onceover.process.guard import SECRET_FILE_VARIABLE, SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
+from onceover.spark.launch.locate import spark_submit
 from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job, replicate_job
 
 SECRET = "planted-5c1e77d09ab34f62"
@@ -190,3 +191,13 @@ def test_the_command_line_starts_a_job_with_no_more(flow: Path, monkeypatch: pyt
     (env,) = started
     assert SECRET not in env.values()
     assert {"PATH", "JAVA_HOME", "PYSPARK_PYTHON"} <= env.keys()
+
+
+def test_the_spark_that_runs_is_the_one_that_is_imported(flow: Path) -> None:
+    """Another one may be installed, of another version."""
+    for job in jobs(flow, "local"):
+        given = job.process_environment({"SPARK_HOME": "/opt/spark", "SPARK_CONF_DIR": "/etc/spark"})
+        assert (given["SPARK_HOME"], given["SPARK_CONF_DIR"]) == (
+            str(spark_submit().parents[1]),
+            "/etc/spark",
+        )
