@@ -40,7 +40,7 @@ def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
 
     Raises:
         Retriable: the Spark master does not answer; nothing was started.
-        UsageError: there is no secret to talk to it.
+        UsageError: there is no secret to talk to it, or no folder for temporary files.
     """
     reach(job.master)
     # The Java that is usable may not be the first on PATH, or on PATH at all.

@@ -131,7 +131,7 @@ class SparkJobHook(SparkSubmitHook):
 
         Raises:
             AirflowException: spark-submit could not be started at all.
-            UsageError: there is no secret to talk to its master.
+            UsageError: there is no secret to talk to its master, or no folder for its temporary files.
         """
         try:
             # A session of its own: Airflow signals the task's whole process group, which would kill the

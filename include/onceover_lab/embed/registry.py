@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 import psutil
 
 from onceover.errors import UsageError
+from onceover.process.boot import boot_id
 from onceover.process.children import STOP_TIMEOUT_S
 from onceover_lab.embed.security import write_private
 
@@ -86,8 +87,10 @@ class ProcessIdentity:
 
 def _start_of(pid: int) -> str | None:
     """Return which boot and how many ticks after it the process began; None where only Linux would tell."""
+    boot = boot_id()
+    if boot is None:
+        return None
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None

@@ -22,6 +22,7 @@ from typing import IO, Final
 
 from onceover.errors import unusable_path
 from onceover.private import privately
+from onceover.process.boot import boot_id
 from onceover.spark.launch.runfiles import is_run
 
 _LOCK: Final = "lock"
@@ -30,7 +31,6 @@ _BEGINS: Final = ".begins"
 _BEGINS_WITHIN_S: Final = 3600.0
 # Only Linux tells.
 _NOEXEC: Final[int] = getattr(os, "ST_NOEXEC", 0)
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @contextmanager
@@ -56,6 +56,7 @@ def scratch(folder: Path) -> Iterator[int]:
             lock = _begun(begins)
         with lock:
             with _told():
+                _remove_abandoned(folder.parent)
                 begins.rename(folder)
             yield lock.fileno()
     finally:
@@ -73,10 +74,9 @@ def _told() -> Iterator[None]:
 
 
 def _begun(begins: Path) -> IO[str]:
-    """Make a folder, look what was left beside it, and return its lock, which this process has."""
+    """Make a folder and return its lock, which this process has."""
     with privately():
         begins.mkdir(parents=True)
-    _remove_abandoned(begins.parent)
     # For both: some network file systems give shared locks to readers only, and others to writers.
     lock = (begins / _LOCK).open("w+")
     # Where there are no locks, nobody else can tell that a folder is left over: it stays after a kill.
@@ -102,7 +102,7 @@ def _machine() -> set[str]:
 
     Containers share a kernel; a machine that was started again has another one, and its old name.
     """
-    return {socket.gethostname(), *([_BOOT.read_text(encoding="ascii").strip()] if _BOOT.exists() else [])}
+    return {each for each in (socket.gethostname(), boot_id()) if each is not None}
 
 
 def _locked_by(folder: Path) -> set[str]:
