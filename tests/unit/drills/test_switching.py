@@ -30,11 +30,12 @@ from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
 from onceover.drills.switching.unplanned import UnplannedSteps
+from onceover.drills.switching.words import check_waits
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
-from onceover.wiring.failovers.switchovers import SwitchoverOptions, _check_waits, switchover
+from onceover.wiring.failovers.switchovers import SwitchoverOptions, switchover
 from tests.support.flows import write_flow
 from tests.support.hostilenames import HOSTILE
 
@@ -508,17 +509,15 @@ def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_word_is_taken_by_the_step_that_waits_for_it(
-    tmp_path: Path, step: str, state: str, how: str, is_taken: bool
+    step: str, state: str, how: str, is_taken: bool
 ) -> None:
     """Said early, it would stand for what nobody has done yet."""
-    switchover = {"redirect": how, "command": ["./switch"]}
-    flow = load_flow(write_flow(tmp_path, "orders-dr", EAST, WEST, ["orders"], switchover=switchover))
     chain = written(("d1", chains.BEGUN, {}), ("d1", chains.STEP, {"step": step, "state": state}))
     if is_taken:
-        _check_waits(flow, chain, "d1", "redirect")
+        check_waits(chain, "d1", "orders-dr", "redirect", how)
         return
     with pytest.raises(UsageError, match="does not wait for anybody to redirect"):
-        _check_waits(flow, chain, "d1", "redirect")
+        check_waits(chain, "d1", "orders-dr", "redirect", how)
 
 
 def test_what_came_before_a_switchover_is_told_beside_its_seconds() -> None:

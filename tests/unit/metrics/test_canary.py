@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from threading import Lock
+from typing import NoReturn
 
 import pytest
 
-from onceover.config.flow.load import load_flow
 from onceover.drills.canary import ABORTED, Canary
 from onceover.errors import NotNow
 from onceover.metrics import catalogue as m
-from onceover.metrics.canary import MOST_WAITING, SLOW_AFTER_S, SLOW_S, CanaryCounts, CanaryTrack, next_number
+from onceover.metrics.canary.thread import CanaryOrder, CanaryThread
+from onceover.metrics.canary.track import (
+    MOST_WAITING,
+    SLOW_AFTER_S,
+    SLOW_S,
+    CanaryCounts,
+    CanaryTrack,
+    next_number,
+)
 from onceover.metrics.figures import Distribution, Figures
 from onceover.state.records.runstate import RunState
-from onceover.wiring.monitoring.canary import CanaryThread
-from onceover.wiring.monitoring.tallies import FlowTally
 
 RUN = "run1"
+ORDER = CanaryOrder("orders", "onceover-canary.orders", "east.onceover-canary.orders", 1000)
+
+
+def unasked() -> NoReturn:
+    pytest.fail("a cluster was opened")
 
 
 def value(number: int, run: str = RUN, **others: str) -> bytes:
@@ -155,9 +166,7 @@ def test_little_is_written_while_nothing_arrives() -> None:
 
 def test_nothing_is_written_while_the_flow_does_not_run() -> None:
     """It would expire, and stop the flow's next run: nobody copies it. Nor before anybody has seen it run."""
-    path = Path(__file__).parents[3] / "include" / "flows" / "flights-dr.yaml"
-    where = {"ONCEOVER_EAST": "127.0.0.1:1", "ONCEOVER_WEST": "127.0.0.1:2"}
-    thread = CanaryThread(load_flow(path, environ=where), FlowTally("flights-dr"))
+    thread = CanaryThread(ORDER, CanaryCounts(), Lock(), unasked)
     assert not thread.may_write
     for state in RunState:
         thread.saw_run(state)
@@ -194,15 +203,13 @@ def test_a_new_run_goes_on_counting_what_the_last_one_counted() -> None:
 
 def test_each_other_reason_for_which_it_fails_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """Once: the log is where the alert leads to."""
-    path = Path(__file__).parents[3] / "include" / "flows" / "flights-dr.yaml"
-    where = {"ONCEOVER_EAST": "127.0.0.1:1", "ONCEOVER_WEST": "127.0.0.1:2"}
-    tally = FlowTally("flights-dr")
+    counts = CanaryCounts()
     for _ in range(2):
-        thread = CanaryThread(load_flow(path, environ=where), tally)
+        thread = CanaryThread(ORDER, counts, Lock(), unasked)
         for why in ("no WRITE", "no WRITE", "no READ"):
             thread.failed(NotNow(why))
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == [
         "no WRITE",
         "no READ",
     ] * 2
-    assert tally.canary.failures == 6
+    assert counts.failures == 6

@@ -17,6 +17,7 @@ from onceover.drills.looks.clients import ClientsSeen
 from onceover.drills.switching.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.standing import SourceStanding
+from onceover.drills.switching.tail import TailCompared
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.kafka import calls
@@ -34,22 +35,6 @@ _STOP_S: Final = 20.0
 # Of positions, in a report.
 TOLD: Final = 20
 _NAMED: Final = 3
-
-
-@dataclass(frozen=True)
-class TailCompared:
-    """What an audit of what is not verified yet has found.
-
-    Args:
-        records: of the source that were compared.
-        different: records that are not as they should be; ``unverifiable`` offsets that nobody can compare.
-        gone: offsets that cannot be compared for a reason that no time explains, such as a topic made anew.
-    """
-
-    records: int
-    different: int
-    unverifiable: int
-    gone: int = 0
 
 
 @dataclass(frozen=True)

@@ -406,6 +406,22 @@ def goes_on_with(flow: str, chain: Sequence[JournalEntry], drill: str) -> str:
     return commands.command("drill", "run", flow, "--mode", UNPLANNED if UNPLANNED in modes else PLANNED)
 
 
+def check_turns_back(flow: str, chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]) -> None:
+    """Refuse to take a switchover back that has promoted topics, and did not end well. Pure.
+
+    Raises:
+        NeedsOperator: PAST_RETURN.
+    """
+    unfinished = unfinished_of(chain, enrolled)
+    if unfinished is not None:
+        raise NeedsOperator(
+            f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
+            code=DrillCode.PAST_RETURN,
+            where=f"flow {flow}",
+            resolve=f"{goes_on_with(flow, chain, unfinished[0])} goes on with it",
+        )
+
+
 def unfinished_of(
     chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]
 ) -> tuple[str, list[Enrolment]] | None:

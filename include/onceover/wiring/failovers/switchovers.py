@@ -13,24 +13,20 @@ from typing import Any, Final
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.content import audit_content
 from onceover.audit.course.local import LocalWorkers
-from onceover.audit.model import DECIDED, Reason, Side
 from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import EXACTLY_ONCE
-from onceover.drills import chain as chains
 from onceover.drills.abort import Aborted, LeftFence, abort
-from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import look
 from onceover.drills.rehearsing.remains import Removal
-from onceover.drills.switching.common import SwitchoverParts, TailCompared, shown_already
+from onceover.drills.switching.common import SwitchoverParts, shown_already
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
     EVERYBODY,
-    PERSON,
     LiftedFences,
     left_behind,
 )
@@ -39,9 +35,11 @@ from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
     SwitchoverRequest,
-    goes_on_with,
-    unfinished_of,
+    check_turns_back,
 )
+from onceover.drills.switching.tail import TailCompared
+from onceover.drills.switching.welcome import denied
+from onceover.drills.switching.words import await_word, give_word
 from onceover.errors import NeedsOperator, UsageError
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed
@@ -67,9 +65,8 @@ from onceover.wiring.failovers.drills import (
     objectives_of,
 )
 from onceover.wiring.failovers.fences import (
-    confirmed,
-    denied,
     fence_makers,
+    kept_off,
     let_in,
     let_in_at_once,
     switching_command,
@@ -84,17 +81,6 @@ log = logging.getLogger(__name__)
 _NAMED: Final = 3
 # No topic can be called so.
 _NO_TOPIC: Final = "/"
-# What time has taken, or brings; everything else that cannot be compared has another cause.
-_PASSES: Final = frozenset(
-    {
-        Reason.RETENTION,
-        Reason.COMPACTED_HISTORY,
-        Reason.OPEN_TRANSACTION,
-        Reason.NOT_COPIED_YET,
-        Reason.NOT_ENROLLED,
-        Reason.NOT_IN_MAP,
-    }
-)
 # A source that is half dead is asked all the same; nobody waits for it.
 _GLANCE_S: Final = 3.0
 # Of the 30 s that its groups may take: where one partition has no leader the others' groups are moved.
@@ -195,19 +181,9 @@ def confirm_step(flow: Flow, step: str, pause: Pause, *, by: str | None = None) 
         UsageError: NOT_CONFIRMED, no drill of the flow is running.
         Retriable: the target is away.
     """
+    asked = {"fence": flow.switchover.fence, "redirect": flow.switchover.redirect}[step]
     with opened(flow, both) as (_, target), drill_journal(flow, target, pause) as journal:
-        chain = journal.read()
-        running = chains.running(chain)
-        if running is None:
-            raise UsageError(
-                f"no drill of flow {flow.flow} is running",
-                code=DrillCode.NOT_CONFIRMED,
-                resolve=f"{commands.command('drill', 'status', flow.flow)} shows the last ones",
-            )
-        _check_waits(flow, chain, running.drill, step)
-        who = by or login()
-        journal.append(running.drill, chains.CONFIRMED, {"step": step, "by": who})
-        return {"flow": flow.flow, "drill": running.drill, "step": step, "by": who}
+        return give_word(journal, flow.flow, step, asked, by or login())
 
 
 def abort_drill(flow: Flow, pause: Pause) -> Aborted:
@@ -222,7 +198,7 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
         def left() -> set[str]:
             # Read as late as it can be: a drill may promote while it is asked to end.
             enrolled, chain = enrolled_of(flow, target), journal.read()
-            _check_return(flow, chain, unfinished_of(chain, enrolled))
+            check_turns_back(flow.flow, chain, enrolled)
             return left_behind(chain, enrolled, leads_back=flow.switchover.reverse is not None)
 
         def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
@@ -237,42 +213,9 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
         return abort(journal, Removal(flow.flow, source, target), LeftFence(left, lift), flow.flow, pause)
 
 
-def _check_return(
-    flow: Flow, chain: Sequence[JournalEntry], unfinished: tuple[str, list[Enrolment]] | None
-) -> None:
-    if unfinished is not None:
-        raise NeedsOperator(
-            f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
-            code=DrillCode.PAST_RETURN,
-            where=f"flow {flow.flow}",
-            resolve=f"{goes_on_with(flow.flow, chain, unfinished[0])} goes on with it",
-        )
-
-
 def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:
     """Return the topics that a flow has taken in, with what became of them."""
     return list(target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values())
-
-
-def _check_waits(flow: Flow, chain: Sequence[JournalEntry], drill: str, step: str) -> None:
-    """Refuse a word that no drill waits for: it would be taken for a later step's, done by nobody.
-
-    Raises:
-        UsageError: NOT_CONFIRMED.
-    """
-    steps = [each.said for each in chains.of_drill(chain, drill) if each.what == chains.STEP]
-    now = steps[-1] if steps else {}
-    spec = flow.switchover
-    asked = {"fence": spec.fence, "redirect": spec.redirect}[step]
-    if (now.get("step"), now.get("state")) == (step, "running") and asked == PERSON:
-        return
-    raise UsageError(
-        f"drill {drill} does not wait for anybody to {step}",
-        code=DrillCode.NOT_CONFIRMED,
-        expected=f"step {step}, running, of a flow with switchover.{step}: person",
-        seen=f"step {now.get('step')}, {now.get('state')}, and {asked}",
-        resolve=f"{commands.command('drill', 'status', flow.flow)} tells which step it is at",
-    )
 
 
 def _parts(
@@ -300,7 +243,9 @@ def _parts(
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=makers[spec.fence](),
         lifted=LiftedFences(makers),
-        denied=lambda copies: denied(target, reverse if options.mode == PLANNED else None, copies),
+        denied=lambda copies: denied(
+            target, copies, set if reverse is None or options.mode != PLANNED else partial(kept_off, reverse)
+        ),
         welcome=_welcome(reverse, options.mode, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
@@ -346,7 +291,7 @@ def _redirect(
 ) -> Callable[[Sequence[str], Deadline], Mapping[str, Any]]:
     if flow.switchover.redirect == COMMAND:
         return partial(switching_command(flow, drill).run, "redirect")
-    return lambda _, deadline: confirmed(flow, journal, drill, pause, "redirect", deadline)
+    return lambda _, deadline: await_word(journal, flow.flow, drill, pause, "redirect", deadline)
 
 
 def _in_scope(flow: Flow, source: Cluster) -> list[str]:
@@ -363,14 +308,7 @@ def _audited(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]
     workers = LocalWorkers(Sides(source, target, record_bytes=record_bytes(flow)))
     seen = audit_content(prepare(flow, source, target, request), workers)
     keep_verified(flow, target, seen)
-    everything = (*seen.partitions, *seen.beside)
-    gaps = [gap for each in everything for gap in each.unverifiable]
-    return TailCompared(
-        records=sum(each.records(Side.SOURCE) for each in seen.partitions),
-        different=sum(each.by_kind.total() for each in everything),
-        unverifiable=sum(gap.offsets for gap in gaps if gap.reason in _PASSES),
-        gone=sum(gap.offsets for gap in gaps if gap.reason not in _PASSES and gap.reason not in DECIDED),
-    )
+    return TailCompared.of(seen)
 
 
 def reverse_flow(flow: Flow, name: str) -> Flow:

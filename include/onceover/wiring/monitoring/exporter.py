@@ -21,6 +21,7 @@ from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.errors import OnceoverError
 from onceover.metrics import catalogue as m
+from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.figures import Figures, Texts, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
 from onceover.operate.statusshape import with_fault
@@ -28,8 +29,8 @@ from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.state.records.runstate import RunState
 from onceover.wiring.failovers.drills import drill_history
-from onceover.wiring.monitoring.canary import CanaryThread
-from onceover.wiring.monitoring.expected import add_expected
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.monitoring.expected import WantedCanary, add_expected, canary_wanted
 from onceover.wiring.monitoring.tallies import FlowTally, Tallies
 from onceover.wiring.monitoring.watchedfile import AsRead, WatchedFile
 from onceover.wiring.status import of_file, read_status
@@ -100,6 +101,7 @@ class FlowMonitor:
         self._seldom_of = ""
         self._seldom_s: float | None = None
         self._canary: CanaryThread | None = None
+        self._canary_is: WantedCanary | None = None
         # As it was known last.
         self._run_state = RunState.UNKNOWN
         self._groups_said = ""
@@ -122,10 +124,14 @@ class FlowMonitor:
         if self._file.good is None or tally is None:
             return
         flow = self._file.good.flow
-        if self._canary is not None and (flow.canary.interval_ms is None or not self._canary.is_of(flow)):
+        wanted = canary_wanted(flow)
+        if self._canary is not None and wanted != self._canary_is:
             self.close()
-        if self._canary is None and flow.canary.interval_ms is not None:
-            self._canary = CanaryThread(flow, tally, self._clock)
+        if self._canary is None and wanted is not None:
+            self._canary = CanaryThread(
+                wanted.order, tally.canary, tally.canary_lock, partial(open_clusters, flow), self._clock
+            )
+            self._canary_is = wanted
             self._canary.start()
 
     def look(self) -> tuple[str, Figures]:

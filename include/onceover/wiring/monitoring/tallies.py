@@ -14,7 +14,7 @@ from typing import Any, Final
 from onceover.errors import OnceoverError
 from onceover.kafka.ports import Cluster
 from onceover.metrics import catalogue as m
-from onceover.metrics.canary import CanaryCounts
+from onceover.metrics.canary.track import CanaryCounts
 from onceover.metrics.counting import ReceiptCounts
 from onceover.metrics.figures import Figures
 from onceover.metrics.heldback import HeldBack

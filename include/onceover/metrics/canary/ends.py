@@ -1,0 +1,186 @@
+"""Where a canary meets Kafka: its topic on the source, what sends its records, and what reads their copies.
+
+Invariant: only the topic that the flow file names is written, and only that and its copy are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from onceover.backoff import Deadline
+from onceover.clock import now_ms
+from onceover.drills.canary import PARTITIONS, Canary
+from onceover.errors import NeedsOperator, NotNow
+from onceover.kafka import calls
+from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.logs.fetcher import Fetcher
+from onceover.kafka.logs.reading import OffsetGone, place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.kafka.produce.atleastonce import IdempotentProducer
+from onceover.kafka.produce.rounds import own_batches
+from onceover.metrics.codes import MetricsCode
+from onceover.model import TopicPartition
+from onceover.topics.own import check_ready
+from onceover.wire.batches.records import decode
+from onceover.wire.batches.visibility import Visible
+
+_FETCH_BYTES: Final = 1 << 18
+# How long a reader waits for the next record: a look at the clock costs that much at most.
+POLL_MS: Final = 500
+_ANSWER_S: Final = 10.0
+_STARTING_S: Final = 3.0
+# Before the end of a log: markers and attempts of transactions, of which there are none on the source.
+_BEFORE_END: Final = 10
+
+
+def prepare(source: Cluster, topic: str, configs: Mapping[str, str]) -> TopicInfo:
+    """Return the canary's topic; make it where there is none.
+
+    Args:
+        configs: of one that is made.
+
+    Raises:
+        NeedsOperator: CANARY_TOPIC, it has too few partitions.
+    """
+    if topic not in source.retry(lambda: source.topics([topic])):
+        Admin(source).create_topics([TopicSpec(topic, PARTITIONS, -1, configs)])
+        source.retry(lambda: check_ready(source, [topic]))
+    info = _info(source, topic)
+    if len(info.partitions) < PARTITIONS:
+        raise NeedsOperator(
+            f"{topic} has too few partitions for a canary",
+            code=MetricsCode.CANARY_TOPIC,
+            where=source.alias,
+            expected=f"{PARTITIONS} or more",
+            seen=str(len(info.partitions)),
+            resolve="give it more, or name another topic under canary.topic",
+        )
+    return info
+
+
+class CanarySender:
+    """Sends each record once."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster, self._topic = cluster, topic
+        self._producer: IdempotentProducer | None = None
+
+    def send(self, canary: Canary) -> None:
+        """Send a record and wait until it is acknowledged; after an error nobody knows if it is there."""
+        if self._producer is None:
+            producer = IdempotentProducer(self._cluster)
+            # Its coordinator may be starting.
+            self._cluster.retry(producer.init, Deadline(_STARTING_S))
+            self._producer = producer
+        to = TopicPartition(self._topic, canary.partition)
+        for batch in own_batches(to, [canary.encode()], now_ms()):
+            self._producer.send([batch])
+        self._producer.drain()
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+        self._cluster.close()
+
+
+@dataclass
+class CopyReader:
+    """Reads the copy from where it ends when it is first there, and after that from where it was.
+
+    Args:
+        places: topic id and offset of each partition; kept up to date here.
+        forget: is called where the copy is another topic by now.
+    """
+
+    target: Cluster
+    topic: str
+    places: dict[TopicPartition, tuple[UUID, int]]
+    forget: Callable[[], None]
+    _fetcher: Fetcher | None = None
+
+    def opened(self) -> bool:
+        """Tell whether the copy is read; begin to where it is there."""
+        if self._fetcher is not None:
+            return True
+        info = self.target.retry(lambda: self.target.topics([self.topic])).get(self.topic)
+        if info is None or len(info.partitions) < PARTITIONS:
+            return False
+        if any(topic_id != info.topic_id for topic_id, _ in self.places.values()):
+            self.places.clear()
+            self.forget()
+        partitions = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+        ends = self.target.retry(lambda: self.target.list_offsets(partitions, calls.LATEST))
+        fetcher = _fetcher(self.target)
+        for tp, end in ends.items():
+            _, offset = self.places.setdefault(tp, (info.topic_id, end))
+            position = place(info, tp.partition, offset)
+            if position is None:
+                raise NotNow(f"{tp} has no leader at the moment", where=self.target.alias)
+            fetcher.assign(tp, position)
+        self._fetcher = fetcher
+        return True
+
+    def poll(self) -> list[bytes | None]:
+        """Return the values that have come, in the order of each partition."""
+        fetcher = self._fetcher
+        if fetcher is None:
+            return []
+        fetcher.request(max_wait_ms=POLL_MS, min_bytes=1)
+        found: list[bytes | None] = []
+        for tp, answer in fetcher.poll(_ANSWER_S):
+            position = fetcher.positions[tp]
+            for each in visible(self.target.alias, tp, answer, position):
+                found += _values(each)
+            self.places[tp] = (position.topic_id, position.offset)
+        return found
+
+    def close(self) -> None:
+        if self._fetcher is not None:
+            self._fetcher.close()
+
+
+def _values(seen: Visible) -> list[bytes | None]:
+    batch = seen.batch
+    return [] if batch is None else [r.value and bytes(r.value) for r in decode(seen.header, batch)]
+
+
+def _fetcher(cluster: Cluster) -> Fetcher:
+    return Fetcher(
+        cluster, isolation=calls.READ_COMMITTED, max_bytes=_FETCH_BYTES, partition_max_bytes=_FETCH_BYTES
+    )
+
+
+def _info(cluster: Cluster, topic: str) -> TopicInfo:
+    info = cluster.retry(lambda: cluster.topics([topic])).get(topic)
+    if info is None:
+        raise NotNow(f"{topic} is gone", where=cluster.alias)
+    return info
+
+
+def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
+    """Return the values at the ends of all partitions."""
+    partitions = [TopicPartition(info.name, number) for number in info.partitions]
+    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
+    fetcher, found = _fetcher(source), list[bytes | None]()
+    try:
+        for tp, end in ends.items():
+            position = place(info, tp.partition, max(0, end - _BEFORE_END))
+            if end and position is not None:
+                fetcher.assign(tp, position)
+        while fetcher.positions:
+            fetcher.request(max_wait_ms=0, min_bytes=0)
+            for tp, answer in fetcher.poll(_ANSWER_S):
+                with suppress(OffsetGone):  # all that was there has expired: the next record has a new number
+                    for each in visible(source.alias, tp, answer, fetcher.positions[tp]):
+                        found += _values(each)
+                    if fetcher.positions[tp].offset < ends[tp]:
+                        continue
+                fetcher.remove(tp)
+    finally:
+        fetcher.close()
+    return found

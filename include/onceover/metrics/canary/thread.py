@@ -1,0 +1,187 @@
+"""A flow's canary: numbered records that a producer writes on the source, and a reader meets on the target.
+
+Invariants: a number is sent once; where nobody knows whether the source took it, it is given up and never
+sent again, so that what is met twice was made twice by the copy. Only the topic that the flow file names is
+written, and read. It costs the exporter's other work nothing: it is a thread of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from onceover.errors import OnceoverError
+from onceover.kafka.logs.reading import OffsetGone, TopicGone
+from onceover.kafka.ports import Cluster
+from onceover.metrics.canary.ends import POLL_MS, CanarySender, CopyReader, last_values, prepare
+from onceover.metrics.canary.track import CanaryCounts, CanaryTrack, next_number
+from onceover.metrics.figures import Figures
+from onceover.model import TopicPartition
+from onceover.state.records.runstate import RunState
+
+log = logging.getLogger(__name__)
+
+# They are read once, at once; but what expires before it is copied stops its partition until a person has
+# decided: as long as brokers keep other topics by default. Its copy gets this configuration with the topic.
+_RETENTION_S: Final = 7 * 86_400.0
+_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": f"{_RETENTION_S * 1000:.0f}",
+    "message.timestamp.type": "CreateTime",
+}
+_PAUSE_S: Final = 10.0
+_SEND_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class CanaryOrder:
+    """What a flow file asks for.
+
+    Args:
+        flow: its name.
+        topic: on the source; ``copy`` is what it is called on the target.
+        interval_ms: between two records of a partition.
+    """
+
+    flow: str
+    topic: str
+    copy: str
+    interval_ms: int
+
+
+class CanaryThread:
+    """Writes and reads until it is stopped; whatever goes wrong is counted, and tried again.
+
+    Args:
+        order: what is asked for.
+        counts: of the flow's canary, whichever run counted; used with ``lock`` held.
+        clusters: opens source and target anew.
+        clock: seconds, of no particular beginning.
+    """
+
+    def __init__(
+        self,
+        order: CanaryOrder,
+        counts: CanaryCounts,
+        lock: threading.Lock,
+        clusters: Callable[[], tuple[Cluster, Cluster]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._order, self._counts, self._lock = order, counts, lock
+        self._clusters, self._clock = clusters, clock
+        self._over = threading.Event()
+        self._track = CanaryTrack(secrets.token_hex(4), 0, counts)
+        self._said = ""
+        # Nobody has seen it run yet.
+        self._run_state = RunState.UNKNOWN
+        # Up to where the copy was read, over lost connections.
+        self._places: dict[TopicPartition, tuple[UUID, int]] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        # Daemon: a resolver that hangs must not keep the command from ending.
+        threading.Thread(target=self._run, name=f"onceover-canary-{self._order.flow}", daemon=True).start()
+
+    def stop(self) -> None:
+        """End, without waiting for it."""
+        self._over.set()
+
+    def add_to(self, figures: Figures) -> None:
+        """Add what is known to the flow's samples."""
+        with self._lock:
+            self._track.add_to(figures, self._order.flow, self._clock())
+
+    def saw_run(self, state: RunState) -> None:
+        """Take down how the flow's newest run was when it was looked at last."""
+        self._run_state = state
+
+    @property
+    def may_write(self) -> bool:
+        """Tell whether somebody copies what is written: otherwise it would expire, and stop the next run."""
+        return self._run_state in (RunState.STARTING, RunState.RUNNING)
+
+    def _run(self) -> None:
+        numbers_known = False
+        while not self._over.is_set():
+            try:
+                source, target = self._clusters()
+                with source, target:
+                    if not numbers_known:
+                        self._begin(source)
+                        numbers_known = True
+                    self._go_on(source, target)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and tried again
+                self.failed(error)
+                self._over.wait(_PAUSE_S)
+
+    def failed(self, error: Exception) -> None:
+        """Count that it did not work, and say why where that is another reason than the last one."""
+        level = logging.DEBUG if str(error) == self._said else logging.WARNING
+        log.log(level, "the canary of flow %s: %s", self._order.flow, error)
+        self._said = str(error)
+        with self._lock:
+            self._counts.failures += 1
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._track.forget()
+
+    def _begin(self, source: Cluster) -> None:
+        """Make the topic where there is none, and find out where the last run's numbers end."""
+        values = last_values(source, prepare(source, self._order.topic, _CONFIG))
+        with self._lock:
+            self._track = CanaryTrack(secrets.token_hex(4), next_number(values), self._counts)
+
+    def _go_on(self, source: Cluster, target: Cluster) -> None:
+        reader = CopyReader(target, self._order.copy, self._places, self._forget)
+        producer = CanarySender(source.hasty(_SEND_S), self._order.topic)
+        interval_s = self._order.interval_ms / 1000
+        due_s = self._clock()
+        try:
+            while not self._over.is_set():
+                now_s = self._clock()
+                with self._lock:
+                    self._track.expire(now_s - _RETENTION_S)
+                if now_s >= due_s and self.may_write:
+                    due_s = now_s + self._track.pause_s(interval_s, now_s)
+                    if reader.opened():
+                        self._send(producer)
+                self._read(reader)
+        finally:
+            producer.close()
+            reader.close()
+
+    def _send(self, producer: CanarySender) -> None:
+        with self._lock:
+            canaries = self._track.numbered()
+        for canary in canaries:
+            begun_s = self._clock()
+            try:
+                producer.send(canary)
+            except OnceoverError as error:
+                # What was sent before goes on being read meanwhile.
+                self.failed(error)
+                producer.close()
+                return
+            with self._lock:
+                self._track.sent(canary, begun_s)
+
+    def _read(self, reader: CopyReader) -> None:
+        try:
+            values = reader.poll()
+        except (OffsetGone, TopicGone):
+            # The copy is another log by now, or was cut: what was in it nobody knows.
+            self._places.clear()
+            self._forget()
+            raise
+        if not values and not reader.opened():
+            # The flow has not taken the topic in yet.
+            self._over.wait(POLL_MS / 1000)
+        with self._lock:
+            self._track.met(values, self._clock())
