@@ -1,1 +1,1 @@
-"""What Prometheus is told of flows: the metrics, the alerts on them, and the text of a scrape."""
+"""What Prometheus is told of flows: the metrics, the alerts on them, the text of a scrape; and the canary."""

@@ -426,7 +426,8 @@ ALERTS: Final = (
         f"the canary of flow {_FLOW} cannot be written or read",
         _STATUS,
         "Again and again for a quarter of an hour, while both clusters answer. The exporter's log says why: "
-        "mostly a right that it lacks ([metrics.md](metrics.md#canary)).",
+        "mostly a right that it lacks, or a topic that the flow does not take in "
+        "([metrics.md](metrics.md#canary)).",
     ),
 )
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from itertools import count
 from threading import Lock
-from typing import NoReturn
+from typing import Final, NoReturn
+from uuid import UUID
 
 import pytest
 
 from onceover.drills.canary import ABORTED, Canary
 from onceover.errors import NotNow
 from onceover.metrics import catalogue as m
+from onceover.metrics.canary.ends import CanarySender, CopyReader
 from onceover.metrics.canary.thread import CanaryOrder, CanaryThread
 from onceover.metrics.canary.track import (
     MOST_WAITING,
@@ -20,10 +25,15 @@ from onceover.metrics.canary.track import (
     next_number,
 )
 from onceover.metrics.figures import Distribution, Figures
+from onceover.model import TopicPartition
 from onceover.state.records.runstate import RunState
+from tests.support.fakecluster import FakeCluster
+from tests.support.mutations import Content
+from tests.support.wait import wait_until
 
 RUN = "run1"
-ORDER = CanaryOrder("orders", "onceover-canary.orders", "east.onceover-canary.orders", 1000)
+NOT_LEADER: Final = 6
+ORDER = CanaryOrder("orders", "onceover-canary.orders", "east.onceover-canary.orders", 1000, 1000)
 
 
 def unasked() -> NoReturn:
@@ -123,6 +133,25 @@ def test_an_arrival_before_the_answer_is_no_late_one() -> None:
     assert told(track) == {"produced": 1, "received": 1}
 
 
+def test_one_that_was_given_up_and_arrives_late_is_in_nobodys_way() -> None:
+    """It may have reached the source behind a later one: the copy has kept that order."""
+    track = CanaryTrack(RUN, 0, CanaryCounts())
+    first, _, later, _ = [*track.numbered(), *track.numbered()]
+    track.gave_up(first)
+    track.sent(later, 1.0)
+    track.met([value(later.number), value(first.number)], 2.0)
+    assert told(track, 9.0) == {"produced": 1, "received": 2}
+
+
+def test_a_copy_that_is_made_anew_repeats_nothing() -> None:
+    """It begins where the source does: with what was met in the copy before it."""
+    track = sent(2)
+    track.met([value(0), value(1)], 1.0)
+    track.forget()
+    track.met([value(0), value(1), value(2), value(3)], 2.0)
+    assert told(track, 9.0) == {"produced": 4, "received": 6}
+
+
 def test_after_a_gap_in_reading_nothing_of_before_is_judged() -> None:
     track = sent(3)
     track.met([value(0)], 3.0)
@@ -213,3 +242,75 @@ def test_each_other_reason_for_which_it_fails_is_said(caplog: pytest.LogCaptureF
         "no READ",
     ] * 2
     assert counts.failures == 6
+
+
+@pytest.fixture
+def copy_of_two() -> FakeCluster:
+    """A target that holds a copy of two partitions."""
+    target = FakeCluster("west")
+    target.make_topic(ORDER.copy, 2)
+    return target
+
+
+def append(cluster: FakeCluster, topic: str, number: int) -> None:
+    cluster.all_topics[topic].logs[number % 2].append([Content(None, value(number), (), 0)])
+
+
+def test_what_was_read_beside_a_leader_that_moved_is_read_again(copy_of_two: FakeCluster) -> None:
+    """Otherwise it counts as lost when the next record of its partition arrives, and a person is called."""
+    places: dict[TopicPartition, tuple[UUID, int]] = {}
+    reader = CopyReader(copy_of_two, ORDER.copy, places, pytest.fail)
+    assert reader.opened()
+    append(copy_of_two, ORDER.copy, 0)
+    copy_of_two.faults[TopicPartition(ORDER.copy, 1)] = NOT_LEADER
+    with pytest.raises(NotNow):
+        reader.poll()
+    reader.close()
+    copy_of_two.faults.clear()
+    again = CopyReader(copy_of_two, ORDER.copy, places, pytest.fail)
+    assert again.opened()
+    assert again.poll() == [value(0)]
+
+
+def running(
+    clusters: tuple[FakeCluster, FakeCluster],
+    counts: CanaryCounts,
+    clock: Callable[[], float] = time.monotonic,
+) -> CanaryThread:
+    """Return one of a flow that runs, begun."""
+    thread = CanaryThread(ORDER, counts, Lock(), lambda: clusters, clock)
+    thread.saw_run(RunState.RUNNING)
+    thread.start()
+    return thread
+
+
+def test_a_flow_that_runs_and_does_not_take_the_topic_in_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is written, nothing waits: without a word it would look as if all were well."""
+    counts, hours = CanaryCounts(), count()
+    thread = running((FakeCluster("east"), FakeCluster("west")), counts, lambda: 3600.0 * next(hours))
+    wait_until(lambda: counts.failures > 0, 10, "that is a failure")
+    thread.stop()
+    assert f"does not copy {ORDER.topic}: there is no {ORDER.copy}" in caplog.text
+    assert f"onceover status orders --topic {ORDER.topic}" in caplog.text
+
+
+def test_a_topic_that_is_deleted_under_it_is_made_again(copy_of_two: FakeCluster) -> None:
+    """By the run that has made it: otherwise each record would fail until the exporter is started again."""
+    source, counts = FakeCluster("east"), CanaryCounts()
+    thread = running((source, copy_of_two), counts)
+    wait_until(lambda: counts.produced > 0, 10, "one is written")
+    before = source.all_topics.pop(ORDER.topic).id
+    wait_until(lambda: ORDER.topic in source.all_topics, 10, "the topic is there again")
+    thread.stop()
+    assert source.all_topics[ORDER.topic].id != before
+
+
+def test_what_one_record_was_waited_for_is_not_taken_from_the_next() -> None:
+    source = FakeCluster("east")
+    source.make_topic(ORDER.topic, 2)
+    sender = CanarySender(source.hasty(10.0), ORDER.topic)
+    sender.send(Canary(RUN, 0))
+    patience = sender._cluster.patience
+    patience.spend(9.0)
+    sender.send(Canary(RUN, 2))
+    assert patience.left_s == 10.0

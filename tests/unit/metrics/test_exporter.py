@@ -472,6 +472,28 @@ def test_a_canary_that_is_begun_anew_goes_on_counting(
     assert lines(looked(monitor), "canary_received_total") == samples("canary_received_total", good=15)
 
 
+def test_a_canary_that_cannot_be_begun_is_begun_at_the_next_look(
+    folder: Path, running: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no thread is to be had; it would be taken for one that runs, for ever."""
+    left = ["can't start new thread"]
+
+    def start(_thread: CanaryThread) -> None:
+        if left:
+            raise RuntimeError(left.pop())
+        left.append("begun")
+
+    monkeypatch.setattr(CanaryThread, "start", start)
+    path = folder / "good.yaml"
+    text = path.read_text().replace('["x"]', '["x", "onceover-canary.good"]')
+    path.write_text(f"{text}canary: {{interval: 1s}}\n")
+    monitor = FlowMonitor(path, SETTINGS, Tallies())
+    with pytest.raises(RuntimeError, match="new thread"):
+        monitor.keep_canary()
+    monitor.keep_canary()
+    assert left == ["begun"]
+
+
 def test_one_look_tells_when_it_was_and_counts_nothing(folder: Path) -> None:
     """Counters that began with it would stay 0 for ever."""
     before_s = time.time()

@@ -33,6 +33,7 @@ _FETCH_BYTES: Final = 1 << 18
 POLL_MS: Final = 500
 _ANSWER_S: Final = 10.0
 _STARTING_S: Final = 3.0
+_LAST_S: Final = 30.0
 # Before the end of a log: markers and attempts of transactions, of which there are none on the source.
 _BEFORE_END: Final = 10
 
@@ -63,14 +64,25 @@ def prepare(source: Cluster, topic: str, configs: Mapping[str, str]) -> TopicInf
 
 
 class CanarySender:
-    """Sends each record once."""
+    """Sends each record once.
+
+    Args:
+        cluster: the source, with a limit to what may be waited for a record; belongs to the sender.
+        topic: there.
+    """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
         self._producer: IdempotentProducer | None = None
 
     def send(self, canary: Canary) -> None:
-        """Send a record and wait until it is acknowledged; after an error nobody knows if it is there."""
+        """Send a record and wait until it is acknowledged; after an error nobody knows if it is there.
+
+        Raises:
+            OnceoverError: as of ``IdempotentProducer``.
+        """
+        # What one record was waited for in vain is not taken from the next one's time.
+        self._cluster.patience.renew()
         if self._producer is None:
             producer = IdempotentProducer(self._cluster)
             # Its coordinator may be starting.
@@ -82,6 +94,7 @@ class CanarySender:
         self._producer.drain()
 
     def close(self) -> None:
+        """Close all connections; the next record opens others."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None
@@ -132,14 +145,18 @@ class CopyReader:
             return []
         fetcher.request(max_wait_ms=POLL_MS, min_bytes=1)
         found: list[bytes | None] = []
+        read: dict[TopicPartition, tuple[UUID, int]] = {}
         for tp, answer in fetcher.poll(_ANSWER_S):
             position = fetcher.positions[tp]
             for each in visible(self.target.alias, tp, answer, position):
                 found += _values(each)
-            self.places[tp] = (position.topic_id, position.offset)
+            read[tp] = (position.topic_id, position.offset)
+        # Where one partition's leader has moved, what others have answered is read again, by another reader.
+        self.places |= read
         return found
 
     def close(self) -> None:
+        """Close its connections; ``places`` stay."""
         if self._fetcher is not None:
             self._fetcher.close()
 
@@ -163,16 +180,22 @@ def _info(cluster: Cluster, topic: str) -> TopicInfo:
 
 
 def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
-    """Return the values at the ends of all partitions."""
+    """Return the values at the ends of all partitions.
+
+    Raises:
+        NotNow: they cannot be read in half a minute.
+    """
     partitions = [TopicPartition(info.name, number) for number in info.partitions]
     ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
-    fetcher, found = _fetcher(source), list[bytes | None]()
+    fetcher, found, deadline = _fetcher(source), list[bytes | None](), Deadline(_LAST_S)
     try:
         for tp, end in ends.items():
             position = place(info, tp.partition, max(0, end - _BEFORE_END))
             if end and position is not None:
                 fetcher.assign(tp, position)
         while fetcher.positions:
+            if deadline.passed:
+                raise NotNow(f"the end of {info.name} cannot be read in {_LAST_S:g} s", where=source.alias)
             fetcher.request(max_wait_ms=0, min_bytes=0)
             for tp, answer in fetcher.poll(_ANSWER_S):
                 with suppress(OffsetGone):  # all that was there has expired: the next record has a new number

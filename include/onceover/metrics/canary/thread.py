@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from onceover.errors import OnceoverError
+from onceover.errors import NotNow, OnceoverError
 from onceover.kafka.logs.reading import OffsetGone, TopicGone
 from onceover.kafka.ports import Cluster
 from onceover.metrics.canary.ends import POLL_MS, CanarySender, CopyReader, last_values, prepare
 from onceover.metrics.canary.track import CanaryCounts, CanaryTrack, next_number
 from onceover.metrics.figures import Figures
 from onceover.model import TopicPartition
+from onceover.planning import commands
 from onceover.state.records.runstate import RunState
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ _CONFIG: Final = {
 }
 _PAUSE_S: Final = 10.0
 _SEND_S: Final = 10.0
+_TAKEN_IN_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,19 @@ class CanaryOrder:
         flow: its name.
         topic: on the source; ``copy`` is what it is called on the target.
         interval_ms: between two records of a partition.
+        discovery_ms: between two looks of the flow at the source's topics.
     """
 
     flow: str
     topic: str
     copy: str
     interval_ms: int
+    discovery_ms: int
+
+    @property
+    def taken_in_s(self) -> float:
+        """How long a flow that runs may take until the topic is copied."""
+        return max(_TAKEN_IN_S, 2 * self.discovery_ms / 1000)
 
 
 class CanaryThread:
@@ -80,6 +89,8 @@ class CanaryThread:
         self._said = ""
         # Nobody has seen it run yet.
         self._run_state = RunState.UNKNOWN
+        # Since when the flow runs and there is no copy.
+        self._no_copy_s: float | None = None
         # Up to where the copy was read, over lost connections.
         self._places: dict[TopicPartition, tuple[UUID, int]] = {}
 
@@ -142,7 +153,7 @@ class CanaryThread:
         reader = CopyReader(target, self._order.copy, self._places, self._forget)
         producer = CanarySender(source.hasty(_SEND_S), self._order.topic)
         interval_s = self._order.interval_ms / 1000
-        due_s = self._clock()
+        due_s, has_topic = self._clock(), True
         try:
             while not self._over.is_set():
                 now_s = self._clock()
@@ -151,26 +162,32 @@ class CanaryThread:
                 if now_s >= due_s and self.may_write:
                     due_s = now_s + self._track.pause_s(interval_s, now_s)
                     if reader.opened():
-                        self._send(producer)
+                        has_topic = self._send(producer, source, has_topic=has_topic)
                 self._read(reader)
         finally:
             producer.close()
             reader.close()
 
-    def _send(self, producer: CanarySender) -> None:
+    def _send(self, producer: CanarySender, source: Cluster, *, has_topic: bool) -> bool:
+        """Send the next records; tell whether they were, and the topic need not be looked for next time."""
         with self._lock:
             canaries = self._track.numbered()
         for canary in canaries:
             begun_s = self._clock()
             try:
+                if not has_topic:
+                    prepare(source, self._order.topic, _CONFIG)
                 producer.send(canary)
             except OnceoverError as error:
                 # What was sent before goes on being read meanwhile.
                 self.failed(error)
                 producer.close()
-                return
+                with self._lock:
+                    self._track.gave_up(canary)
+                return False
             with self._lock:
                 self._track.sent(canary, begun_s)
+        return True
 
     def _read(self, reader: CopyReader) -> None:
         try:
@@ -181,7 +198,29 @@ class CanaryThread:
             self._forget()
             raise
         if not values and not reader.opened():
-            # The flow has not taken the topic in yet.
+            self._check_taken_in(reader)
             self._over.wait(POLL_MS / 1000)
+        elif reader.opened():
+            self._no_copy_s = None
         with self._lock:
             self._track.met(values, self._clock())
+
+    def _check_taken_in(self, reader: CopyReader) -> None:
+        """Find fault with a flow that runs and does not copy the topic: nothing is written, all looks well.
+
+        Raises:
+            NotNow: it had long enough.
+        """
+        if not self.may_write:
+            self._no_copy_s = None
+            return
+        if self._no_copy_s is None:
+            self._no_copy_s = self._clock()
+        if self._clock() - self._no_copy_s > self._order.taken_in_s:
+            why = commands.command("status", self._order.flow, "--topic", self._order.topic)
+            raise NotNow(
+                f"the flow runs, and does not copy {self._order.topic}: there is no {reader.topic}",
+                where=reader.target.alias,
+                expected=f"one within {self._order.taken_in_s:g} s",
+                resolve=f"{why} says why",
+            )

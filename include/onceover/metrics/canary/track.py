@@ -79,6 +79,8 @@ class CanaryTrack:
         self._waiting: dict[int, float] = {}
         self._arrived: dict[int, None] = {}
         self._highest = [-1] * PARTITIONS
+        # Numbers that may be on the source or not.
+        self._given_up: dict[int, None] = {}
 
     def pause_s(self, interval_s: float, now_s: float) -> float:
         """Return how long to wait before the next are written; ``interval_s`` is what is wanted."""
@@ -101,6 +103,12 @@ class CanaryTrack:
         if len(self._waiting) > MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
+    def gave_up(self, canary: Canary) -> None:
+        """Take down that nobody knows whether the source has taken one, or will: it is never sent again."""
+        self._given_up[canary.number] = None
+        if len(self._given_up) > MOST_WAITING:
+            del self._given_up[next(iter(self._given_up))]
+
     def expire(self, before_s: float) -> None:
         """Judge nothing that was sent before: the source does not keep it for longer."""
         self._waiting = {number: at_s for number, at_s in self._waiting.items() if at_s >= before_s}
@@ -113,8 +121,12 @@ class CanaryTrack:
                 self._met(canary, now_s)
 
     def forget(self) -> None:
-        """Judge nothing of what is on its way: what was read up to now is not known any more."""
+        """Judge nothing of what is on its way, or was met: the copy is another log now, or was cut.
+
+        It may be copied anew, from its beginning.
+        """
         self._waiting.clear()
+        self._arrived.clear()
         self._highest = [-1] * PARTITIONS
 
     def _met(self, canary: Canary, now_s: float) -> None:
@@ -124,7 +136,8 @@ class CanaryTrack:
             return
         self._remember(number)
         self._counts.received += 1
-        if number < highest:
+        # One that was given up may have reached the source behind later ones.
+        if number < highest and number not in self._given_up:
             self._counts.disorder += 1
         self._highest[canary.partition] = max(number, highest)
         begun_s = self._waiting.pop(number, None)

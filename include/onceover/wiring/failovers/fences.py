@@ -67,7 +67,11 @@ def let_in(
     """Lift a flow's fences, as ``welcome.let_in`` does, with that flow's own clients.
 
     Args:
+        which: of the topics are meant, given that flow's journal.
         patience: with the flow's target, which holds the journal; None for as long as it takes.
+
+    Raises:
+        As ``welcome.let_in``.
     """
     with opened(flow, both) as (source, target), drill_journal(flow, target, pause) as journal:
         if patience is not None:

@@ -243,9 +243,7 @@ def _parts(
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=makers[spec.fence](),
         lifted=LiftedFences(makers),
-        denied=lambda copies: denied(
-            target, copies, set if reverse is None or options.mode != PLANNED else partial(kept_off, reverse)
-        ),
+        denied=lambda copies: denied(target, copies, _denied_by_us(reverse, options.mode)),
         welcome=_welcome(reverse, options.mode, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
@@ -267,6 +265,11 @@ def _groups(
     with ExitStack() as stack:
         giving = source if mode == PLANNED else stack.enter_context(source.hasty(_PLACES_S))
         yield stack.enter_context(group_sync(flow, giving, target, request))
+
+
+def _denied_by_us(reverse: Flow | None, mode: str) -> Callable[[], Collection[tuple[str, str]]]:
+    """Return what tells which DENYs on the target a planned switchover lifts itself."""
+    return partial(kept_off, reverse) if reverse is not None and mode == PLANNED else tuple
 
 
 def _welcome(reverse: Flow | None, mode: str, pause: Pause) -> Callable[[Sequence[str]], Mapping[str, Any]]:

@@ -1,1 +1,1 @@
-"""What `onceover metrics` does beside the clusters: looking at flows, writing and reading canaries."""
+"""What `onceover metrics` does beside the clusters: looking at flows, as their files ask for."""

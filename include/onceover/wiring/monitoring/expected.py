@@ -43,7 +43,9 @@ def canary_wanted(flow: Flow) -> WantedCanary | None:
     if flow.canary.interval_ms is None:
         return None
     copy = rules(flow).naming.target_name(flow.canary_topic)
-    order = CanaryOrder(flow.flow, flow.canary_topic, copy, flow.canary.interval_ms)
+    order = CanaryOrder(
+        flow.flow, flow.canary_topic, copy, flow.canary.interval_ms, flow.topics.discovery_interval_ms
+    )
     return WantedCanary(order, flow.source, flow.target)
 
 

@@ -128,11 +128,12 @@ class FlowMonitor:
         if self._canary is not None and wanted != self._canary_is:
             self.close()
         if self._canary is None and wanted is not None:
-            self._canary = CanaryThread(
+            canary = CanaryThread(
                 wanted.order, tally.canary, tally.canary_lock, partial(open_clusters, flow), self._clock
             )
-            self._canary_is = wanted
-            self._canary.start()
+            # First: one that cannot be started now is tried again at the next look.
+            canary.start()
+            self._canary, self._canary_is = canary, wanted
 
     def look(self) -> tuple[str, Figures]:
         """Return the flow's name and its samples; whatever is wrong is in them."""
