@@ -50,5 +50,17 @@ def html(value: object) -> str:
     return escape(visible(value))
 
 
+def content(data: bytes | None, at_most: int) -> str:
+    """Return what a record holds, between quotes, in at most so many characters; none is ``null``.
+
+    What cannot be seen is a dot: it is a look at somebody's bytes, not a name to be told from another one.
+    """
+    if data is None:
+        return "null"
+    plain = data[: 4 * at_most].decode("utf-8", "replace")
+    text = "".join(char if _is_seen(char) else "." for char in plain)
+    return f'"{text}"' if len(text) <= at_most else f'"{text[: at_most - 1]}…"'
+
+
 def _is_seen(char: str) -> bool:
     return char.isprintable() and _BLANK.match(char) is None

@@ -20,9 +20,9 @@ from onceover.errors import MustReset
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import exposition
 from onceover.metrics.serve import serving
+from onceover.metrics.tallies import Tallies
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.monitoring.exporter import FlowMonitor, MonitorSettings
-from onceover.wiring.monitoring.tallies import Tallies
 from tests.support.groups import commit
 from tests.support.replica import Replica
 from tests.support.wait import wait_until

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures, exposition
 from onceover.metrics.otlp import Taken
-from onceover.wiring.monitoring.push import OtlpPush
+from onceover.metrics.push import OtlpPush
 from tests.support.wait import wait_until
 
 WAIT_S = 20.0

@@ -20,8 +20,8 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.lead import leader as leading
-from onceover.lead.aside import leave_alone
 from onceover.lead.leader import Leader
+from onceover.lead.leftalone import leave_alone
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.committed import read_progress

@@ -16,6 +16,8 @@ import pytest
 PROJECT: Final = Path(__file__).parents[2]
 CODE: Final = PROJECT / "include"
 _CITED: Final = re.compile(r"\b((?:tests|docs|dags|plugins|spark_jobs|include)/[\w/.-]+\.(?:py|md))\b")
+# A module of ours, from its room on, and perhaps something in it.
+_DOTTED: Final = re.compile(r"``((?:onceover\.)?[a-z_]+(?:\.[A-Za-z_]+)+)``")
 _A_USERS_OWN: Final = ("include/flows/", "include/connect/", "include/my_")
 # Rare abbreviations of a document that a reader does not have.
 _FOREIGN: Final = re.compile(r"\b(?:DESIGN|FACTS) \d|\b[Mm]odel:? M[0-9a-z]\b")
@@ -102,6 +104,28 @@ def test_what_texts_point_at_is_there() -> None:
         if not (PROJECT / cited).exists() and not cited.startswith(_A_USERS_OWN)
     }
     assert missing == set()
+
+
+def test_what_code_names_of_our_modules_is_there() -> None:
+    """What begins with a module of ours, or a room within a room, is one, or is defined in one."""
+    known = {name.removeprefix("onceover."): path for name, path in modules().items()}
+    found, missing = 0, set()
+    for path in modules().values():
+        for cited in _DOTTED.findall(path.read_text()):
+            name = cited.removeprefix("onceover.")
+            if ".".join(name.split(".")[:2]) not in known:
+                continue
+            found += 1
+            module, _, inside = name.rpartition(".")
+            if name not in known and not re.search(rf"\b{inside}\b", text_of(known.get(module))):
+                missing.add(f"{path.relative_to(PROJECT)}: {cited}")
+    assert missing == set()
+    assert found > 20
+
+
+def text_of(path: Path | None) -> str:
+    """Return what is in a file, nothing where there is none."""
+    return "" if path is None else path.read_text()
 
 
 def test_nothing_cites_what_a_stranger_does_not_have() -> None:

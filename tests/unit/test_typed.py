@@ -17,11 +17,13 @@ COMMANDS = ["stop", "clusters"]
         ("stop with: onceover clusters down", "stop with: X clusters down"),
         ("run `onceover stop flights-dr`", "run `X stop flights-dr`"),
         ("onceover stop f, onceover stop g", "X stop f, X stop g"),
+        ("see `onceover --help`", "see `X --help`"),
         # Near misses: none of these is a command of ours.
         ("group onceover.flights-dr stop", "group onceover.flights-dr stop"),
         ("/opt/onceover stop", "/opt/onceover stop"),
         ("groups named onceover are excluded", "groups named onceover are excluded"),
         ("onceover stopped", "onceover stopped"),
+        ("onceover -- a project", "onceover -- a project"),
     ],
 )
 def test_commands_are_shown_as_they_can_be_typed(text: str, expected: str) -> None:

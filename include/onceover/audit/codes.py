@@ -8,7 +8,7 @@ from onceover.codes import Code
 
 
 class AuditCode(Code):
-    """Faults of where its results go; why records are not compared is ``model.Reason``."""
+    """Faults of where its results go; why records are not compared is ``audit.model.Reason``."""
 
     REPORT = auto()
     DATA_DOCS = auto()

@@ -202,7 +202,8 @@ class Finding:
         detail: one sentence with offsets and counts, never payload.
         payload: both records, only when it was asked for.
         source_mark: hashes of the record on the source, as text, by which a finding of another range or
-            partition is recognised (``audit.records.sketch.Mark``); ``target_mark`` of the one on the target.
+            partition is recognised (``audit.records.sketch.RecordMark``); ``target_mark`` of the one on the
+            target.
     """
 
     kind: FindingKind

@@ -18,6 +18,7 @@ from onceover.handlers.codes import HandlerCode
 from onceover.handling.handling import Handling
 from onceover.handling.sample import CHANGED, FAILED, KEPT, MULTIPLIED, REMOVED, SampleOutcome, sample
 from onceover.model import TopicPartition
+from onceover.shown import content
 from onceover.topics.scope import explain
 from onceover.wire.batches.records import DecodedRecord
 from onceover.wiring.apart import apart
@@ -130,16 +131,8 @@ def _examples(outcomes: Sequence[SampleOutcome]) -> list[SampleOutcome]:
 
 
 def _shown(partition: int, record: DecodedRecord) -> str:
-    headers = "".join(f" {_short(name)}={_short(value)}" for name, value in record.headers)
+    headers = "".join(f" {content(name, _SHOWN)}={content(value, _SHOWN)}" for name, value in record.headers)
     return (
-        f"partition {partition} time {record.timestamp} key {_short(record.key)} "
-        f"value {_short(record.value)}{headers}"
+        f"partition {partition} time {record.timestamp} key {content(record.key, _SHOWN)} "
+        f"value {content(record.value, _SHOWN)}{headers}"
     )
-
-
-def _short(content: bytes | None) -> str:
-    """Return printable text of at most 60 characters; control characters never reach the terminal."""
-    if content is None:
-        return "null"
-    text = "".join(c if c.isprintable() else "." for c in content[: 4 * _SHOWN].decode("utf-8", "replace"))
-    return f'"{text}"' if len(text) <= _SHOWN else f'"{text[: _SHOWN - 1]}…"'

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
+from onceover.ages import NoMoment, moment_ms
 from onceover.config.faults import Invalid
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 from onceover.hosts import HOST
@@ -256,15 +257,9 @@ def start_timestamp_ms(value: str) -> int | None:
         return None
     fix = "write an ISO time with its zone, e.g. timestamp:2026-01-01T00:00:00Z or ...+01:00"
     try:
-        moment = datetime.fromisoformat(stamp)
-    except ValueError:
-        raise Invalid("not an ISO time", fix) from None
-    if moment.tzinfo is None:
-        raise Invalid("the time has no zone, and every machine would read it differently", fix)
-    milliseconds = round(moment.timestamp() * 1000)
-    if milliseconds < 0:
-        raise Invalid("the time lies before 1970, where Kafka knows no timestamps", fix)
-    return milliseconds
+        return moment_ms(stamp)
+    except NoMoment as error:
+        raise Invalid(f"the time {error}", fix) from None
 
 
 def on_bad_record(value: object) -> str:

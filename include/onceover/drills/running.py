@@ -6,10 +6,9 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from onceover.clock import now_ms
+from onceover.clock import now_ms, stamp
 from onceover.drills import chain as chains
 from onceover.drills.about import EARLIER, DrillAbout
 from onceover.drills.codes import DrillCode
@@ -131,7 +130,7 @@ class DrillRunner:
 
 def new_drill() -> str:
     """Return the id of a new drill: its time, and something that two of one second do not share."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+    return f"{stamp()}-{secrets.token_hex(3)}"
 
 
 def started(target: Cluster, flow: str) -> tuple[FlowState, Layout]:

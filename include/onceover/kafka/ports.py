@@ -30,7 +30,7 @@ DEFAULT_TIMEOUT_S: Final = 30.0
 
 
 class ClientSettings(Protocol):
-    """What a cluster needs of ``config.clients.ClientConfig``."""
+    """What a cluster needs of ``config.clients.resolve.ClientConfig``."""
 
     @property
     def alias(self) -> str:

@@ -30,7 +30,7 @@ from onceover.state.records.layout import check_clusters
 from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, stop_in
-from onceover.topics.steps import TopicStep
+from onceover.topics.changes import TopicStep
 from onceover.wire.progress import ProgressMeta
 
 RESUME = "resume"

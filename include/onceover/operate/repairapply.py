@@ -38,8 +38,8 @@ from onceover.state.records.progress import first_progress
 from onceover.stops.record import stopped_in
 from onceover.stops.requests import request_resume
 from onceover.topics.apply import TopicApply
+from onceover.topics.changes import AddPartitions, CreateTopic
 from onceover.topics.plan import TopicPlan
-from onceover.topics.steps import AddPartitions, CreateTopic
 
 
 @dataclass(frozen=True)

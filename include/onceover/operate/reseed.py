@@ -38,9 +38,9 @@ from onceover.state.records.layout import check_clusters
 from onceover.state.records.managed import read_managed
 from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
+from onceover.topics.changes import AddPartitions, TopicStep
 from onceover.topics.plan import TopicPlan, plan_topics
 from onceover.topics.scope import Rules
-from onceover.topics.steps import AddPartitions, TopicStep
 from onceover.topics.view import TopicReader
 
 

@@ -1,7 +1,7 @@
 """Where the positions of a seeding come from: groups, the log itself, another flow, a file.
 
 Each origin reads live state and names offsets; ``seeding.plan`` decides what is done with them. None writes.
-``seedmap`` has those that stand on the offset map.
+``frommap`` has those that stand on the offset map.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
+from onceover.ages import NoMoment, moment_ms
 from onceover.errors import UsageError
 from onceover.model import TopicPartition
 
@@ -61,19 +61,12 @@ def parse_timestamp_ms(text: str) -> int:
     """Return an ISO 8601 time in milliseconds since 1970.
 
     Raises:
-        UsageError: no such time, one without a zone, which would mean another instant elsewhere, or one
-            before 1970: Kafka takes -1 for the end of a log and -2 for its start.
+        UsageError: as of ``NoMoment``.
     """
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(f"{text!r} is no time", expected="for example 2026-01-01T00:00:00Z") from error
-    if at.tzinfo is None:
-        raise UsageError(f"the time {text!r} names no zone", expected="for example 2026-01-01T00:00:00Z")
-    at_ms = int(at.timestamp() * 1000)
-    if at_ms < 0:
-        raise UsageError(f"the time {text!r} is before 1970", expected="for example 2026-01-01T00:00:00Z")
-    return at_ms
+        return moment_ms(text)
+    except NoMoment as error:
+        raise UsageError(f"{text!r} {error}", expected="for example 2026-01-01T00:00:00Z") from error
 
 
 def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:

@@ -31,8 +31,8 @@ from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
 from onceover.kafka.ports import Cluster
-from onceover.lead.aside import leave_alone
 from onceover.lead.ends import CAUGHT_UP
+from onceover.lead.leftalone import leave_alone
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition

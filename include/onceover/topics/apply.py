@@ -20,8 +20,8 @@ from onceover.planning.plan import Done, Refusal, nobody
 from onceover.state import names
 from onceover.state.records.managed import Managed
 from onceover.state.steps import Step, reached
+from onceover.topics.changes import AddPartitions, Adopt, CreateTopic, SetConfig
 from onceover.topics.plan import TopicPlan
-from onceover.topics.steps import AddPartitions, Adopt, CreateTopic, SetConfig
 
 T = TypeVar("T")
 

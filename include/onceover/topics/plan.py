@@ -20,13 +20,7 @@ from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment, LeftAt
 from onceover.state.records.managed import Managed
 from onceover.stops.aside import TroubleSide
 from onceover.topics import refusals
-from onceover.topics.codes import TopicCode
-from onceover.topics.configs import APPEND_TIME, OF_EVERY_COPY, TIMESTAMP_TYPE, config_to_copy
-from onceover.topics.lineage import ReturnOrigin, Way
-from onceover.topics.namingpolicy import MAX_NAME_LENGTH, colliding, goes_round
-from onceover.topics.scope import Rules, ScopeDecision, explain
-from onceover.topics.scopecheck import scope_remarks
-from onceover.topics.steps import (
+from onceover.topics.changes import (
     AddPartitions,
     Adopt,
     ConfigDiff,
@@ -35,6 +29,12 @@ from onceover.topics.steps import (
     TopicStep,
     diff,
 )
+from onceover.topics.codes import TopicCode
+from onceover.topics.configs import APPEND_TIME, OF_EVERY_COPY, TIMESTAMP_TYPE, config_to_copy
+from onceover.topics.lineage import ReturnOrigin, Way
+from onceover.topics.namingpolicy import MAX_NAME_LENGTH, colliding, goes_round
+from onceover.topics.scope import Rules, ScopeDecision, explain
+from onceover.topics.scopecheck import scope_remarks
 
 # For plans of whoever enrols nothing.
 NOBODY_ENROLS: Final = LeftAt(0, 0)

@@ -31,7 +31,8 @@ _FETCH_HEAD = struct.Struct(">iiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqiqib")
 _NO_OFFSET = -1
 _TOPIC_IDS_FROM = 13
-# Lengths and tags have at most 32 bits: five bytes of seven.
+# Lengths and tags have at most 32 bits, five bytes of seven: of 64, as a varint may have elsewhere, `struct`
+# takes no offset.
 _LAST_SHIFT = 28
 
 

@@ -18,7 +18,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
-from onceover_airflow.jobs.aside import leave_alone, skip_left_alone
+from onceover_airflow.jobs.leftalone import leave_alone, skip_left_alone
 from onceover_airflow.jobs.masters import check_master
 from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
 from onceover_airflow.jobs.starter import scheduled_run

@@ -10,7 +10,7 @@ from airflow.sdk import Asset, AssetAlias, get_current_context
 from onceover.errors import OnceoverError
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name, scheduled_flows
-from onceover_airflow.jobs.aside import leave_alone
+from onceover_airflow.jobs.leftalone import leave_alone
 from onceover_airflow.starting.pools import say_who_waits
 from onceover_airflow.tasks.standing import show_standing
 from onceover_airflow.telling.assets import proven_uri

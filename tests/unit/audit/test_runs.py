@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.wiring.auditruns import earlier_audits, is_served, keep_answer, run_folder, runs_folder
+from onceover.audit.report.runs import earlier_audits, is_served, keep_answer, run_folder, runs_folder
 from onceover_airflow.telling.pages import FOLDERS, page_link, pages_folder
 
 

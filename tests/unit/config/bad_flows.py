@@ -58,7 +58,7 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "start no time",
         {"topics": {"start": "timestamp:soon"}},
         "topics.start",
-        "not an ISO time",
+        "no ISO time",
         "2026-01-01",
     ),
     (

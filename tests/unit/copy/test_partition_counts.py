@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from onceover.handlers.load import load_handler
+from onceover.topics.changes import AddPartitions, CreateTopic
 from onceover.topics.plan import TopicPlan, plan_topics
-from onceover.topics.steps import AddPartitions, CreateTopic
 from tests.unit.topics.topicworld import World
 
 PLUS_TWO: Callable[[int], int] = lambda count: count + 2  # noqa: E731

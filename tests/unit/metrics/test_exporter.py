@@ -19,13 +19,13 @@ from onceover.cli.main import main
 from onceover.drills.history import DrillHistory
 from onceover.errors import Retriable, UsageError
 from onceover.groups.standing import unknown_standing
+from onceover.metrics import tallies as counted
 from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.figures import exposition
+from onceover.metrics.tallies import Tallies
 from onceover.positions.tail import TailRead
 from onceover.wiring.monitoring import exporter as monitoring
-from onceover.wiring.monitoring import tallies as counted
 from onceover.wiring.monitoring.exporter import Exporter, FlowMonitor, MonitorSettings, look_once
-from onceover.wiring.monitoring.tallies import Tallies
 from tests.support.statusentries import partition_entry, running_entry
 from tests.support.wait import wait_until
 from tests.unit.metrics.test_counting import receipt

@@ -18,7 +18,7 @@ from onceover.errors import UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Distribution, Figures, exposition
 from onceover.metrics.otlp import Taken, metrics_data, read_answer
-from onceover.wiring.monitoring.push import checked_url
+from onceover.metrics.push import checked_url
 
 BEGAN_NS, NOW_NS = 1_000, 2_000
 

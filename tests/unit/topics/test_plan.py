@@ -13,10 +13,10 @@ from onceover.planning.plan import Refusal
 from onceover.state.records.enrolment import MOST_PARTITIONS, GaveWay, LeftAt, PlacedProgress
 from onceover.state.records.managed import Managed
 from onceover.stops.aside import TroubleSide
+from onceover.topics.changes import AddPartitions, CreateTopic
 from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.namingpolicy import PREFIX
 from onceover.topics.plan import Loop, OtherWriter, TopicPlan, View, overlap, plan_topics, without
-from onceover.topics.steps import AddPartitions, CreateTopic
 from tests.support.waysout import commands
 from tests.unit.topics.topicworld import FLOW, World, leave, source_id, topic
 

@@ -13,11 +13,11 @@ from onceover.kafka.admin.acls import Acl
 from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.approval import Approval
 from onceover.planning.plan import Refusal
+from onceover.topics.changes import ConfigDiff, CreateTopic, SetConfig, TopicStep
 from onceover.topics.codes import TopicCode
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.plan import TopicPlan, View
 from onceover.topics.scope import Rules
-from onceover.topics.steps import ConfigDiff, CreateTopic, SetConfig, TopicStep
 from onceover.topics.sync import AppliedSync, SyncPlan, in_flow, not_shown_yet
 from tests.unit.topics.topicworld import topic
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from onceover.topics.changes import ConfigDiff, may_delete
 from onceover.topics.configs import NOT_COPIED, ONLY_WIDENED, config_to_copy, not_copied
-from onceover.topics.steps import ConfigDiff, may_delete
 
 _TABLE = Path(__file__).parents[3] / "docs" / "topics.md"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC
 
+from onceover.ages import NoMoment, moment_ms
 from onceover.errors import UsageError
 from onceover.state.records.verdicts import START, WATERMARK, WHOLE
 
@@ -19,12 +20,9 @@ def since_ms(text: str, now_ms: int) -> int | None:
         return None
     expected = f"{WATERMARK}, {START}, or a time such as 2026-01-31T12:00:00Z"
     try:
-        at = datetime.fromisoformat(text)
-        at_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise UsageError(f"--since {text} is not understood", expected=expected) from error
-    if at_ms < 0:
-        raise UsageError(f"--since {text} is before 1970", expected=expected)
+        at_ms = moment_ms(text, UTC)
+    except NoMoment as error:
+        raise UsageError(f"--since {text} {error}", expected=expected) from error
     if at_ms > now_ms:
         raise UsageError(f"--since {text} is in the future", expected=expected)
     return at_ms

@@ -1,4 +1,4 @@
-"""Showing the records of findings, when a person asked for it. The only place where payload becomes text.
+"""Showing the records of findings, when a person asked for it.
 
 Invariant: text is printable and short, and never made unless it was asked for (G10).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from onceover.audit.checks.evidence import RecordLooks
@@ -14,6 +15,7 @@ from onceover.audit.model import Finding, Side
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
+from onceover.shown import content
 
 # Each costs a request or two; nobody reads more.
 MAX_SHOWN: Final = 200
@@ -50,13 +52,6 @@ def _record(look: RecordLooks, side: Side, tp: TopicPartition, offset: int) -> s
 
 
 def _shown(rec: AuditedRecord) -> str:
-    headers = "".join(f" {_text(name)}={_text(value)}" for name, value in rec.headers)
-    return f"time {rec.timestamp_ms} key {_text(rec.key)} value {_text(rec.value)}{headers}"
-
-
-def _text(data: bytes | None) -> str:
-    if data is None:
-        return "null"
-    plain = data[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace")
-    shown = "".join(char if char.isprintable() else "." for char in plain)
-    return f'"{shown}"' if len(shown) <= _SHOWN_CHARACTERS else f'"{shown[: _SHOWN_CHARACTERS - 1]}…"'
+    shown = partial(content, at_most=_SHOWN_CHARACTERS)
+    headers = "".join(f" {shown(name)}={shown(value)}" for name, value in rec.headers)
+    return f"time {rec.timestamp_ms} key {shown(rec.key)} value {shown(rec.value)}{headers}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.codes import AuditCode
+from onceover.audit.report.runs import is_served
 from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.output import CommandResult
@@ -23,7 +24,6 @@ from onceover.shown import lined
 from onceover.spark.auditing.auditprogress import AuditProgress, last_told
 from onceover.spark.launch.runfiles import own_report
 from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job
-from onceover.wiring.auditruns import is_served
 
 _POLL_S: Final = 0.1
 

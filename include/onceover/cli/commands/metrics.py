@@ -80,7 +80,7 @@ def _pushing(url: str | None, exporter: Exporter, interval_s: float) -> Iterator
         yield
         return
     # Only here: OpenTelemetry's libraries take longer to load than all the rest.
-    from onceover.wiring.monitoring.push import OtlpPush
+    from onceover.metrics.push import OtlpPush
 
     push = OtlpPush(url, own_version(), exporter.scrape, interval_s)
     push.start()

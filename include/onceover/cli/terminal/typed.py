@@ -23,7 +23,7 @@ def as_typed(text: str, commands: Iterable[str], program: str | None = None) -> 
         program: what to type; by default what was typed to start this process.
     """
     # Not what only contains the name, such as a path or a group's name.
-    command = re.compile(rf"(?<![\w./-]){NAME}(?= (?:{'|'.join(commands)})\b)")
+    command = re.compile(rf"(?<![\w./-]){NAME}(?= (?:--[a-z]|(?:{'|'.join(commands)})\b))")
     typed = program or typed_program(sys.argv[0], os.environ.get("PATH"))
     return command.sub(lambda _: typed, text)
 

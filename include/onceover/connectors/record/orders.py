@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
+from onceover.ages import exact_text
 from onceover.connectors.model import OFFSETS_TOPIC_KEY, PAUSED, STOPPED
 from onceover.connectors.offsets.configtopic import STARTED, TARGET, ConfigRecords, Order
 from onceover.connectors.record.commands import asking_command
 from onceover.connectors.record.manifest import Manifest
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # 9999-12-31 23:59:59.999 UTC: Python's calendar ends there.
-_LAST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True)
@@ -73,22 +71,13 @@ def alike(since: Sequence[Order], wanted: Any, known: Collection[int] = ()) -> t
 
 def told(orders: Sequence[Order]) -> str:
     """Return orders in words; of a configuration nothing, which may hold secrets."""
-    return ", ".join(f"{_word(order)} at {moment(order.at_ms)}" for order in orders)
+    return ", ".join(f"{_word(order)} at {exact_text(order.at_ms)}" for order in orders)
 
 
 def _word(order: Order) -> str:
     if order.asked is None:
         return "its deletion"
     return order.asked if isinstance(order.asked, str) else "another configuration"
-
-
-def moment(at_ms: int) -> str:
-    """Return a time in words, to the millisecond: orders may come close to each other.
-
-    One that no calendar has is told as the nearest that it has: whoever wrote the record chose its time.
-    """
-    at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LAST_MS))
-    return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
 def asked_for(state: str) -> str:
@@ -111,7 +100,7 @@ def standing(records: ConfigRecords, manifest: Manifest | None, url: str) -> str
     if asked not in (STOPPED, PAUSED) or asked == manifest.initial_state:
         return ""
     orders = records.since(name, TARGET, manifest.left.get(TARGET))
-    at = f" at {moment(orders[-1].at_ms)}" if orders else ""
+    at = f" at {exact_text(orders[-1].at_ms)}" if orders else ""
     way = f"to let it run: `{asking_command(url, name, asked_for(manifest.initial_state))}`"
     # The run may have had to send it several times.
     if manifest.asking == asked and all(order.asked == asked for order in orders):

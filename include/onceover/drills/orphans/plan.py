@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from onceover.ages import exact_text
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exported import OrphanOrigin
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
@@ -252,17 +252,9 @@ def origin_of(look: OrphanLook) -> OrphanOrigin:
 def extent(look: OrphanLook) -> str:
     """Return what of a partition was never copied, as text."""
     tally = look.tally
-    times = f"{_time(tally.first_ms)} to {_time(tally.last_ms)}"
+    times = f"{exact_text(tally.first_ms or 0)} to {exact_text(tally.last_ms or 0)}"
     offsets = f"offsets {tally.first} to {tally.last}"
     return f"{tally.records} records, {offsets}, {times}, {tally.content_bytes} bytes"
-
-
-def _time(at_ms: int | None) -> str:
-    try:
-        return datetime.fromtimestamp((at_ms or 0) / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        # Whoever has written a record may have given it any time.
-        return f"{at_ms} ms"
 
 
 def plan_orphans(

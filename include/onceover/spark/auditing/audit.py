@@ -29,6 +29,7 @@ from onceover.audit.ranges.tasks import Task
 from onceover.audit.report import datadocs, jsonreport
 from onceover.audit.report import pages as report
 from onceover.audit.report.nextsteps import first_wrong, next_steps
+from onceover.audit.report.runs import earlier_audits, keep_answer, run_folder, runs_folder
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow, run_dir
 from onceover.errors import OnceoverError, unexpected
@@ -57,7 +58,6 @@ from onceover.wiring.audit import (
     show_payload,
     told_of,
 )
-from onceover.wiring.auditruns import earlier_audits, keep_answer, run_folder, runs_folder
 from onceover.wiring.flows import login, open_clusters
 
 log = logging.getLogger(__name__)

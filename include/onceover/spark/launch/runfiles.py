@@ -11,9 +11,10 @@ import shutil
 import time
 import uuid
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+from onceover.clock import stamp
 
 # Beside the run that begins: enough to look back on what a night of starts has said.
 KEPT_RUNS: Final = 10
@@ -24,8 +25,7 @@ _RUN: Final = re.compile(r"([a-z]+)-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}")
 
 def own_report(report: Path) -> Path:
     """Return where one run reports: beside ``report``, under a name that tells kind, time and run."""
-    begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    return report.with_name(f"{report.stem}-{begun}-{uuid.uuid4().hex[:8]}{report.suffix}")
+    return report.with_name(f"{report.stem}-{stamp()}-{uuid.uuid4().hex[:8]}{report.suffix}")
 
 
 def is_run(name: str) -> bool:

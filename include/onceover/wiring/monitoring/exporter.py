@@ -24,6 +24,7 @@ from onceover.metrics import catalogue as m
 from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.figures import Figures, Texts, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
+from onceover.metrics.tallies import FlowTally, Tallies
 from onceover.operate.statusshape import with_fault
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
@@ -31,7 +32,6 @@ from onceover.state.records.runstate import RunState
 from onceover.wiring.failovers.drills import drill_history
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.monitoring.expected import WantedCanary, add_expected, canary_wanted
-from onceover.wiring.monitoring.tallies import FlowTally, Tallies
 from onceover.wiring.monitoring.watchedfile import AsRead, WatchedFile
 from onceover.wiring.status import of_file, read_status
 

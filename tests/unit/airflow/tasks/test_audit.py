@@ -333,7 +333,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Callable[..., 
     ("form", "told"),
     [
         ({"full": True, "since": "2026-01-31"}, "exclude each other; seen: since 2026-01-31"),
-        ({"since": "2026-99-99"}, "since 2026-99-99 is not understood"),
+        ({"since": "2026-99-99"}, "since 2026-99-99 is no ISO time"),
         ({"since": "1960-01-01"}, "before 1970"),
         ({"since": "2999-01-01"}, "since 2999-01-01 is in the future"),
         ({"topics": "nope"}, "copies no topic"),

@@ -11,13 +11,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.lead.aside import left_alone
+from onceover.lead.leftalone import left_alone
 from onceover.state.records.runstate import FlowRun, RunState
 from onceover.wiring import status
 from onceover_airflow.access.flowcontext import errors_of_ours
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flows import CAUGHT_UP, FOREVER
-from onceover_airflow.jobs import aside
+from onceover_airflow.jobs import leftalone
 
 STARTED_MS = 1_790_000_000_000
 Meet = Callable[..., None]
@@ -46,9 +46,9 @@ def meet(monkeypatch: pytest.MonkeyPatch) -> Meet:
 
         run = SimpleNamespace(run_type=run_type, dag_id="replicate_nightly", run_id="scheduled__2")
         context: Any = {"dag_run": run, "params": {"run_length": run_length}}
-        monkeypatch.setattr(aside, "flow_at_hand", at_hand)
+        monkeypatch.setattr(leftalone, "flow_at_hand", at_hand)
         monkeypatch.setattr(status, "newest_run", newest_run)
-        aside.leave_alone("nightly", context)
+        leftalone.leave_alone("nightly", context)
 
     return begun
 
@@ -98,6 +98,6 @@ def test_a_run_that_began_between_two_looks_is_left_alone_by_the_driver() -> Non
     other = FlowRun(state=RunState.RUNNING, started_ms=STARTED_MS, host="worker-7")
     error = {**left_alone("nightly", other).as_dict()}
     with pytest.raises(AirflowSkipException, match="worker-7 since 2026-09-21 14:13:20 UTC"):
-        aside.skip_left_alone({"error": error})
+        leftalone.skip_left_alone({"error": error})
     for report in (None, {}, {"error": None}, {"error": {"code": "NOT_STARTED"}}):
-        aside.skip_left_alone(report)
+        leftalone.skip_left_alone(report)

@@ -17,9 +17,9 @@ from onceover.errors import Retriable, UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
+from onceover.topics.changes import ConfigDiff, SetConfig
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
-from onceover.topics.steps import ConfigDiff, SetConfig
 from onceover.topics.sync import AppliedSync, SyncPlan
 from onceover.wiring import topics as topic_runs
 from onceover_airflow.approvals import approval

@@ -13,7 +13,7 @@ from onceover.connectors.model import OFFSETS_TOPIC_KEY
 from onceover.connectors.offsets.configtopic import CONFIG, TARGET, ConfigRecords, Order
 from onceover.connectors.record.commands import asking_command
 from onceover.connectors.record.manifest import WENT_ON, Manifest
-from onceover.connectors.record.orders import moment, share, standing, told
+from onceover.connectors.record.orders import share, standing, told
 from tests.unit.connectors.views import GLOBAL, OWN
 
 URL = "http://w:8083"
@@ -124,25 +124,6 @@ def test_orders_are_told_without_what_a_configuration_holds() -> None:
         "STOPPED at 1970-01-01 00:00:10.000 UTC, another configuration at 1970-01-01 00:00:11.000 UTC, "
         "its deletion at 1970-01-01 00:00:12.000 UTC"
     )
-
-
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_any_time_that_a_record_may_have_is_told(at_ms: int) -> None:
-    """A mirrored topic, or a restored one, may have microseconds where milliseconds belong."""
-    assert moment(at_ms).endswith(" UTC")
-
-
-@pytest.mark.parametrize(
-    ("at_ms", "text"),
-    [
-        (-1, "1970-01-01 00:00:00.000 UTC"),
-        (1_763_877_600_123, "2025-11-23 06:00:00.123 UTC"),
-        (1_763_877_600_123_456, "9999-12-31 23:59:59.999 UTC"),
-    ],
-)
-def test_time_that_no_calendar_has_is_told_as_the_nearest(at_ms: int, text: str) -> None:
-    """It is somebody else's record: no run ends because of its time."""
-    assert moment(at_ms) == text
 
 
 def records(*asked: str) -> ConfigRecords:

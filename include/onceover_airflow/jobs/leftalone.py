@@ -31,7 +31,7 @@ def leave_alone(flow: str, context: Context) -> None:
     """
     if not by_schedule(context) or context["params"]["run_length"] != CAUGHT_UP:
         return
-    from onceover.lead.aside import is_other, left_alone
+    from onceover.lead.leftalone import is_other, left_alone
     from onceover.wiring.status import newest_run
 
     try:

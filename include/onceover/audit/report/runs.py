@@ -11,9 +11,10 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
+
+from onceover.clock import stamp
 
 # What is below the first is served to everybody who is logged in to Airflow, as drills' reports are.
 _SERVED: Final = "audit"
@@ -55,8 +56,7 @@ def run_folder(runs: Path) -> Iterator[Path]:
     """
     runs.mkdir(parents=True, exist_ok=True)
     _forget_old(runs)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    made = runs / f"{stamp}-{secrets.token_hex(3)}"
+    made = runs / f"{stamp()}-{secrets.token_hex(3)}"
     made.mkdir()
     try:
         yield made
