@@ -21,7 +21,6 @@ from onceover.audit.model import Finding, FindingKind
 from onceover.audit.report import datadocs, jsonreport
 from onceover.audit.report import pages as report
 from onceover.cli import main as command_line
-from onceover.cli import sample
 from onceover.cli.commands import replicate
 from onceover.cli.terminal import output, statustext
 from onceover.config.faults import BadConfig, Fault
@@ -34,6 +33,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.apply import AppliedGroups as GroupsApplied
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
+from onceover.handling import sampled
 from onceover.handling.sample import SampleOutcome as Sampled
 from onceover.kafka.admin.acls import Acl
 from onceover.logs import Formatter
@@ -125,7 +125,7 @@ def of_drill(name: str) -> str:
 def of_sample(name: str) -> str:
     content = name.encode(errors="replace")
     record = DecodedRecord(0, 0, content, None, ((content, content),))
-    return lined(sample.lines([Sampled(TopicPartition("t", 0), record, failure=name)], payload=True))
+    return lined(sampled.lines([Sampled(TopicPartition("t", 0), record, failure=name)], payload=True))
 
 
 def of_seeding(name: str) -> str:

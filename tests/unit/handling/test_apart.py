@@ -170,5 +170,5 @@ def test_nobody_else_loads_a_handler() -> None:
         "onceover/wiring/handlers.py",
         "onceover/wiring/runs.py",
         "onceover/spark/auditing/auditwork.py",
-        "onceover/cli/sample.py",
+        "onceover/wiring/sampling.py",
     }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from onceover.cli.sample import document, lines
 from onceover.handlers.load import load_handler
 from onceover.handling.forms import handler_use
 from onceover.handling.sample import SampleOutcome, handled
+from onceover.handling.sampled import document, lines
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord
 from tests.unit.handlers import samples

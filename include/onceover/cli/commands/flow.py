@@ -146,7 +146,7 @@ def run_check(args: argparse.Namespace) -> CommandResult:
         lines.append(f"  topic {topic['topic']}: {fate} ({topic['reason']})")
     if args.sample is None:
         return CommandResult(document, lined(lines))
-    from onceover.cli.sample import take_sample
+    from onceover.wiring.sampling import take_sample
 
     sampled = take_sample(load_flow(args.flow), args.sample, payload=sys.stdout.isatty())
     document["sample"] = sampled.document
