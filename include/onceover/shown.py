@@ -57,7 +57,8 @@ def content(data: bytes | None, at_most: int) -> str:
     """
     if data is None:
         return "null"
-    plain = data[: 4 * at_most].decode("utf-8", "replace")
+    # Four bytes a character, and one character more: so that what is cut looks cut.
+    plain = data[: 4 * (at_most + 1)].decode("utf-8", "replace")
     text = "".join(char if _is_seen(char) else "." for char in plain)
     return f'"{text}"' if len(text) <= at_most else f'"{text[: at_most - 1]}…"'
 

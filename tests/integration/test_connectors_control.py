@@ -9,7 +9,7 @@ import pytest
 
 from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
-from tests.support.connect import Connect, Workers, assert_counted, last_counts, rewound
+from tests.support.connect import TIMEOUT_S, Connect, Workers, assert_counted, last_counts, rewound
 from tests.support.wait import wait_until
 
 
@@ -39,7 +39,12 @@ def test_an_offsets_topic_given_by_hand_restarts_the_connector_from_zero(
         # Slower, so that the offsets of a restart from zero are seen to be lower.
         connect.update(name, offsets__storage__topic=f"{name}-offsets", batch=1)
         connect.resume(name)
-        wait_until(lambda: len(restarts(connect.numbers(name))) == 2, 30, "both partitions begin anew")
+        wait_until(
+            lambda: len(restarts(connect.numbers(name))) == 2,
+            TIMEOUT_S,
+            "both partitions begin anew",
+            poll_s=0.3,
+        )
 
         # What a worker wrote that had not yet heard of the stop goes on with the old numbers.
         for partition, (at, some) in restarts(connect.numbers(name)).items():

@@ -107,7 +107,7 @@ def test_what_texts_point_at_is_there() -> None:
 
 
 def test_what_code_names_of_our_modules_is_there() -> None:
-    """What begins with a module of ours, or a room within a room, is one, or is defined in one."""
+    """What begins with a room within a room, or a module of a room, is one, or stands in one."""
     known = {name.removeprefix("onceover."): path for name, path in modules().items()}
     found, missing = 0, set()
     for path in modules().values():

@@ -301,7 +301,9 @@ CANARY_WAITING: Final = _gauge(
     "Age of the oldest numbered record that has not come; 0 where all have.",
 )
 CANARY_FAILURES: Final = _counter(
-    "canary_failures_total", FLOW, "Times that it could not be written or read."
+    "canary_failures_total",
+    FLOW,
+    "Times that it could not be written or read, or the flow ran and had no copy of its topic.",
 )
 CANARY_ROUND_TRIP: Final = _add(
     MetricKind.HISTOGRAM,

@@ -169,7 +169,8 @@ class AirflowStandalone(AirflowHome):
 
         ``environ`` is added to the environment of every task. A home is kept over restarts: runs,
         Connections and the login stay. ``detached`` processes outlive the caller;
-        ``upairflow.down`` ends them. ``triggerer`` starts one, too: Airflow's Home page asks for it.
+        ``onceover_lab.embed.up.airflow.down`` ends them. ``triggerer`` starts one, too: Airflow's Home page
+        asks for it.
 
         Raises:
             UsageError: the port is taken, or an Airflow of this home is still running.

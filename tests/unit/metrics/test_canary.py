@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from onceover.drills.canary import ABORTED, Canary
-from onceover.errors import NotNow
+from onceover.errors import NotNow, OnceoverError
 from onceover.metrics import catalogue as m
 from onceover.metrics.canary.ends import CanarySender, CopyReader
 from onceover.metrics.canary.thread import CanaryOrder, CanaryThread
@@ -276,10 +276,11 @@ def running(
     clusters: tuple[FakeCluster, FakeCluster],
     counts: CanaryCounts,
     clock: Callable[[], float] = time.monotonic,
+    state: RunState = RunState.RUNNING,
 ) -> CanaryThread:
     """Return one of a flow that runs, begun."""
     thread = CanaryThread(ORDER, counts, Lock(), lambda: clusters, clock)
-    thread.saw_run(RunState.RUNNING)
+    thread.saw_run(state)
     thread.start()
     return thread
 
@@ -290,7 +291,7 @@ def test_a_flow_that_runs_and_does_not_take_the_topic_in_is_told(caplog: pytest.
     thread = running((FakeCluster("east"), FakeCluster("west")), counts, lambda: 3600.0 * next(hours))
     wait_until(lambda: counts.failures > 0, 10, "that is a failure")
     thread.stop()
-    assert f"does not copy {ORDER.topic}: there is no {ORDER.copy}" in caplog.text
+    assert f"the flow runs, and {ORDER.topic} has no copy: {ORDER.copy}" in caplog.text
     assert f"onceover status orders --topic {ORDER.topic}" in caplog.text
 
 
@@ -303,12 +304,36 @@ def test_a_topic_that_is_deleted_under_it_is_made_again(copy_of_two: FakeCluster
     wait_until(lambda: ORDER.topic in source.all_topics, 10, "the topic is there again")
     thread.stop()
     assert source.all_topics[ORDER.topic].id != before
+    # What was on its way in the first one is not waited for.
+    assert 0 not in thread._track._waiting
+
+
+def test_a_source_that_is_gone_is_looked_for_with_little_patience() -> None:
+    """Whoever sends reads, too: what was sent before is met meanwhile."""
+    asked: list[object] = []
+    sender = CanarySender(FakeCluster("east"), ORDER.topic, asked.append)
+    for number in (0, 2):
+        with pytest.raises(OnceoverError):
+            sender.send(Canary(RUN, number))
+    assert asked == [sender._cluster]
+
+
+def test_a_flow_that_starts_is_not_late(copy_of_two: FakeCluster) -> None:
+    """That takes its time, too, and nobody says that it runs before it does."""
+    del copy_of_two.all_topics[ORDER.copy]
+    counts, minutes = CanaryCounts(), count()
+    thread = running(
+        (FakeCluster("east"), copy_of_two), counts, lambda: 61.0 * next(minutes), RunState.STARTING
+    )
+    wait_until(lambda: next(minutes) > 40, 10, "it has looked for a while")
+    thread.stop()
+    assert counts.failures == 0
 
 
 def test_what_one_record_was_waited_for_is_not_taken_from_the_next() -> None:
     source = FakeCluster("east")
     source.make_topic(ORDER.topic, 2)
-    sender = CanarySender(source.hasty(10.0), ORDER.topic)
+    sender = CanarySender(source.hasty(10.0), ORDER.topic, lambda _: unasked())
     sender.send(Canary(RUN, 0))
     patience = sender._cluster.patience
     patience.spend(9.0)

@@ -17,8 +17,6 @@ from onceover.connectors.offsets.configtopic import STARTED, TARGET, ConfigRecor
 from onceover.connectors.record.commands import asking_command
 from onceover.connectors.record.manifest import Manifest
 
-# 9999-12-31 23:59:59.999 UTC: Python's calendar ends there.
-
 
 @dataclass(frozen=True)
 class OrderOwners:

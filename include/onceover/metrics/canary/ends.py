@@ -38,17 +38,18 @@ _LAST_S: Final = 30.0
 _BEFORE_END: Final = 10
 
 
-def prepare(source: Cluster, topic: str, configs: Mapping[str, str]) -> TopicInfo:
+def prepare(source: Cluster, topic: str, configs: Mapping[str, str], made: Callable[[], None]) -> TopicInfo:
     """Return the canary's topic; make it where there is none.
 
     Args:
-        configs: of one that is made.
+        configs: of one that is made; ``made`` is called when it was.
 
     Raises:
         NeedsOperator: CANARY_TOPIC, it has too few partitions.
     """
     if topic not in source.retry(lambda: source.topics([topic])):
         Admin(source).create_topics([TopicSpec(topic, PARTITIONS, -1, configs)])
+        made()
         source.retry(lambda: check_ready(source, [topic]))
     info = _info(source, topic)
     if len(info.partitions) < PARTITIONS:
@@ -69,11 +70,14 @@ class CanarySender:
     Args:
         cluster: the source, with a limit to what may be waited for a record; belongs to the sender.
         topic: there.
+        prepare: makes the topic, on that cluster, where it is gone.
     """
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
-        self._cluster, self._topic = cluster, topic
+    def __init__(self, cluster: Cluster, topic: str, prepare: Callable[[Cluster], object]) -> None:
+        self._cluster, self._topic, self._prepare = cluster, topic, prepare
         self._producer: IdempotentProducer | None = None
+        # After a record that could not be sent: the topic may be gone.
+        self._doubtful = False
 
     def send(self, canary: Canary) -> None:
         """Send a record and wait until it is acknowledged; after an error nobody knows if it is there.
@@ -83,6 +87,13 @@ class CanarySender:
         """
         # What one record was waited for in vain is not taken from the next one's time.
         self._cluster.patience.renew()
+        if self._doubtful:
+            self._prepare(self._cluster)
+        self._doubtful = True
+        self._send(canary)
+        self._doubtful = False
+
+    def _send(self, canary: Canary) -> None:
         if self._producer is None:
             producer = IdempotentProducer(self._cluster)
             # Its coordinator may be starting.
@@ -196,7 +207,7 @@ def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
         while fetcher.positions:
             if deadline.passed:
                 raise NotNow(f"the end of {info.name} cannot be read in {_LAST_S:g} s", where=source.alias)
-            fetcher.request(max_wait_ms=0, min_bytes=0)
+            fetcher.request(max_wait_ms=POLL_MS, min_bytes=1)
             for tp, answer in fetcher.poll(_ANSWER_S):
                 with suppress(OffsetGone):  # all that was there has expired: the next record has a new number
                     for each in visible(source.alias, tp, answer, fetcher.positions[tp]):

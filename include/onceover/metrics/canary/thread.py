@@ -18,7 +18,7 @@ from uuid import UUID
 
 from onceover.errors import NotNow, OnceoverError
 from onceover.kafka.logs.reading import OffsetGone, TopicGone
-from onceover.kafka.ports import Cluster
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.metrics.canary.ends import POLL_MS, CanarySender, CopyReader, last_values, prepare
 from onceover.metrics.canary.track import CanaryCounts, CanaryTrack, next_number
 from onceover.metrics.figures import Figures
@@ -145,15 +145,19 @@ class CanaryThread:
 
     def _begin(self, source: Cluster) -> None:
         """Make the topic where there is none, and find out where the last run's numbers end."""
-        values = last_values(source, prepare(source, self._order.topic, _CONFIG))
+        values = last_values(source, self._prepare(source))
         with self._lock:
             self._track = CanaryTrack(secrets.token_hex(4), next_number(values), self._counts)
 
+    def _prepare(self, source: Cluster) -> TopicInfo:
+        # What was on its way in one that is gone arrives nowhere.
+        return prepare(source, self._order.topic, _CONFIG, made=self._forget)
+
     def _go_on(self, source: Cluster, target: Cluster) -> None:
         reader = CopyReader(target, self._order.copy, self._places, self._forget)
-        producer = CanarySender(source.hasty(_SEND_S), self._order.topic)
+        producer = CanarySender(source.hasty(_SEND_S), self._order.topic, self._prepare)
         interval_s = self._order.interval_ms / 1000
-        due_s, has_topic = self._clock(), True
+        due_s = self._clock()
         try:
             while not self._over.is_set():
                 now_s = self._clock()
@@ -162,21 +166,18 @@ class CanaryThread:
                 if now_s >= due_s and self.may_write:
                     due_s = now_s + self._track.pause_s(interval_s, now_s)
                     if reader.opened():
-                        has_topic = self._send(producer, source, has_topic=has_topic)
+                        self._send(producer)
                 self._read(reader)
         finally:
             producer.close()
             reader.close()
 
-    def _send(self, producer: CanarySender, source: Cluster, *, has_topic: bool) -> bool:
-        """Send the next records; tell whether they were, and the topic need not be looked for next time."""
+    def _send(self, producer: CanarySender) -> None:
         with self._lock:
             canaries = self._track.numbered()
         for canary in canaries:
             begun_s = self._clock()
             try:
-                if not has_topic:
-                    prepare(source, self._order.topic, _CONFIG)
                 producer.send(canary)
             except OnceoverError as error:
                 # What was sent before goes on being read meanwhile.
@@ -184,10 +185,9 @@ class CanaryThread:
                 producer.close()
                 with self._lock:
                     self._track.gave_up(canary)
-                return False
+                return
             with self._lock:
                 self._track.sent(canary, begun_s)
-        return True
 
     def _read(self, reader: CopyReader) -> None:
         try:
@@ -208,10 +208,12 @@ class CanaryThread:
     def _check_taken_in(self, reader: CopyReader) -> None:
         """Find fault with a flow that runs and does not copy the topic: nothing is written, all looks well.
 
+        From when it runs: to start takes its time, too.
+
         Raises:
             NotNow: it had long enough.
         """
-        if not self.may_write:
+        if self._run_state is not RunState.RUNNING:
             self._no_copy_s = None
             return
         if self._no_copy_s is None:
@@ -219,7 +221,7 @@ class CanaryThread:
         if self._clock() - self._no_copy_s > self._order.taken_in_s:
             why = commands.command("status", self._order.flow, "--topic", self._order.topic)
             raise NotNow(
-                f"the flow runs, and does not copy {self._order.topic}: there is no {reader.topic}",
+                f"the flow runs, and {self._order.topic} has no copy: {reader.topic}, with its partitions",
                 where=reader.target.alias,
                 expected=f"one within {self._order.taken_in_s:g} s",
                 resolve=f"{why} says why",

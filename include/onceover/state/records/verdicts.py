@@ -122,7 +122,8 @@ class Verdicts:
         """Read what ``to_json`` wrote; None for another version's.
 
         Raises:
-            One of ``statevalue.MALFORMED``: it is not of that shape, or names an audit that is not in it.
+            One of ``state.records.value.MALFORMED``: it is not of that shape, or names an audit that is not
+                in it.
         """
         if value["v"] != VERSION:
             return None

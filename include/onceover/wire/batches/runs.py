@@ -120,7 +120,9 @@ class Run(NamedTuple):
             packing.learn(self.facts, len(encoded.batch) - HEADER_BYTES)
         if self.facts.single and len(encoded.batch) > self.size_bytes:
             # A better compressor had made them smaller.
-            return self._spliced(from_offset, most_bytes) or encoded
+            apart = self._spliced(from_offset, most_bytes)
+            if apart is not None and len(apart.batch) < len(encoded.batch):
+                return apart
         return encoded
 
     def _spliced(self, from_offset: int, most_bytes: int) -> EncodedBatch | None:

@@ -131,8 +131,12 @@ class FlowMonitor:
             canary = CanaryThread(
                 wanted.order, tally.canary, tally.canary_lock, partial(open_clusters, flow), self._clock
             )
-            # First: one that cannot be started now is tried again at the next look.
-            canary.start()
+            try:
+                canary.start()
+            except RuntimeError as error:
+                # No thread is to be had: at the next look, perhaps.
+                log.warning("the canary of flow %s cannot be begun: %s", flow.flow, error)
+                return
             self._canary, self._canary_is = canary, wanted
 
     def look(self) -> tuple[str, Figures]:
