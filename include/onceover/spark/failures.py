@@ -64,6 +64,7 @@ _KNOWN_TO_PASS: Final = (
 # A JVM that was told to end is deaf some time before it is gone: seconds, on a busy machine many.
 _GONE_WAIT_S: Final = 30.0
 _LONGEST_TEXT: Final = 500
+_CALL_ALONE: Final = re.compile(r"An error occurred while calling \S+")
 _MISSING: Final = re.compile(r"java\.lang\.NullPointerException")
 
 
@@ -133,7 +134,7 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
         parent: process id of the JVM, which starts the driver as its child.
         wait_s: how long its process may take to be gone after its sockets.
     """
-    if not isinstance(failure, Py4JNetworkError | ConnectionError):
+    if not (isinstance(failure, Py4JNetworkError | ConnectionError) or _was_cut_off(failure)):
         return error_of(failure)
     deadline = time.monotonic() + wait_s
     while os.getppid() == parent and time.monotonic() < deadline:
@@ -145,6 +146,14 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
         code=SparkCode.JVM_UNREACHABLE,
         resolve="see the log",
     )
+
+
+def _was_cut_off(failure: Exception) -> bool:
+    """Tell whether a call's connection broke before its answer: py4j then says which call it was, no more.
+
+    A JVM that objects says why (``java_gateway.send_command`` and ``get_return_value``, py4j 0.10.9.9).
+    """
+    return type(failure) is Py4JError and _CALL_ALONE.fullmatch(str(failure)) is not None
 
 
 def opening_error(failure: Exception) -> OnceoverError:
