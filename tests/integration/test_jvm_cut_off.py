@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Thread
 
 import pytest
@@ -25,6 +25,7 @@ def dying_jvm() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def die() -> None:
+            # py4j asks once more.
             for _ in range(2):
                 asked, _from = listening.accept()
                 with asked:
@@ -37,12 +38,23 @@ def dying_jvm() -> Iterator[int]:
         dying.join(10)
 
 
-def test_a_jvm_that_is_killed_while_it_is_asked_is_gone(dying_jvm: int) -> None:
+def of_a_call(gateway: ClientServer) -> object:
+    return JavaObject("o209", gateway._gateway_client).lastProgress()
+
+
+def of_a_class(gateway: ClientServer) -> object:
+    return gateway.jvm.PythonSQLUtils
+
+
+@pytest.mark.parametrize("ask", [of_a_call, of_a_class])
+def test_a_jvm_that_is_killed_while_it_is_asked_is_gone(
+    dying_jvm: int, ask: Callable[[ClientServer], object]
+) -> None:
     """It was a failure that nobody foresaw, and was not tried again."""
     gateway = ClientServer(JavaParameters(port=dying_jvm), PythonParameters(port=0))
     try:
         with pytest.raises(Py4JError) as caught:
-            JavaObject("o209", gateway._gateway_client).lastProgress()
+            ask(gateway)
     finally:
         gateway.shutdown()
     assert cause_of(caught.value, os.getpid()).code == "JVM_GONE"

@@ -63,8 +63,10 @@ _KNOWN_TO_PASS: Final = (
 )
 # A JVM that was told to end is deaf some time before it is gone: seconds, on a busy machine many.
 _GONE_WAIT_S: Final = 30.0
+# One that was killed is gone at once.
+_GONE_BY_S: Final = 2.0
 _LONGEST_TEXT: Final = 500
-_CALL_ALONE: Final = re.compile(r"An error occurred while calling \S+")
+_CALL_ALONE: Final = re.compile(r"An error occurred while calling \S+|\S+ does not exist in the JVM")
 _MISSING: Final = re.compile(r"java\.lang\.NullPointerException")
 
 
@@ -134,13 +136,18 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
         parent: process id of the JVM, which starts the driver as its child.
         wait_s: how long its process may take to be gone after its sockets.
     """
-    if not (isinstance(failure, Py4JNetworkError | ConnectionError) or _was_cut_off(failure)):
-        return error_of(failure)
-    deadline = time.monotonic() + wait_s
+    is_broken = isinstance(failure, Py4JNetworkError | ConnectionError) or _was_cut_off(failure)
+    error = error_of(failure)
+    if not is_broken and error.code != SparkCode.SPARK_FAILED:
+        return error
+    # Whatever nobody knows may be the words of something that missed its JVM.
+    deadline = time.monotonic() + (wait_s if is_broken else min(wait_s, _GONE_BY_S))
     while os.getppid() == parent and time.monotonic() < deadline:
         time.sleep(0.05)
     if os.getppid() != parent:
         return jvm_gone()
+    if not is_broken:
+        return error
     return Fatal(
         f"the driver cannot talk to its JVM any more: {_short(str(failure)) or type(failure).__name__}",
         code=SparkCode.JVM_UNREACHABLE,
@@ -151,7 +158,8 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
 def _was_cut_off(failure: Exception) -> bool:
     """Tell whether a call's connection broke before its answer: py4j then says which call it was, no more.
 
-    A JVM that objects says why (``java_gateway.send_command`` and ``get_return_value``, py4j 0.10.9.9).
+    A JVM that objects says why (``java_gateway.send_command`` and ``get_return_value``, py4j 0.10.9.9); of a
+    class that it has nobody asks in vain.
     """
     return type(failure) is Py4JError and _CALL_ALONE.fullmatch(str(failure)) is not None
 

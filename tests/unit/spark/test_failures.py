@@ -101,7 +101,7 @@ def test_what_spark_says_otherwise_is_not_tried_again(text: str) -> None:
 def test_jvm_that_objects_is_not_gone() -> None:
     """Every error of py4j used to be."""
     text = "An error occurred while calling o1.x. Trace:\npy4j.Py4JException: Method x([]) does not exist\n"
-    found = session_error(Py4JError(text), os.getppid())
+    found = session_error(Py4JError(text), os.getppid(), wait_s=0.0)
     assert isinstance(found, Fatal)
     assert found.code == "SPARK_FAILED"
 
@@ -113,6 +113,7 @@ def test_jvm_that_objects_is_not_gone() -> None:
         ConnectionRefusedError(111, "refused"),
         # Killed while it was asked: seen once, in a round of chaos.
         Py4JError("An error occurred while calling o209.lastProgress"),
+        Py4JError("PythonSQLUtils does not exist in the JVM"),
     ],
 )
 def test_jvm_is_gone_when_its_process_is(error: Exception) -> None:
@@ -160,7 +161,6 @@ def test_worker_error_is_one_line_of_json() -> None:
         (UsageError("a word of ours"), "a word of ours"),
         (ConnectionRefusedError(111, "Connection refused"), "the Spark JVM is gone: it was killed"),
         (Py4JNetworkError("Answer from Java side is empty"), "the Spark JVM is gone: it was killed"),
-        (Py4JError("An error occurred while calling o1.x. Trace:\nno"), "Spark failed: An error occurred"),
         (ZeroDivisionError("division by zero"), "unexpected ZeroDivisionError: division by zero"),
         (SystemExit(3), "unexpected SystemExit: 3"),
     ],
@@ -168,3 +168,10 @@ def test_worker_error_is_one_line_of_json() -> None:
 def test_every_end_of_a_run_is_told_in_words(failure: BaseException, message: str) -> None:
     """Never by the bare name of a type."""
     assert cause_of(failure, -1).message.startswith(message)
+
+
+def test_words_that_nobody_knows_of_a_jvm_that_is_gone_are_its_end() -> None:
+    """Whatever missed it may say anything; of one that lives they are what they are."""
+    text = "An error occurred while calling o1.x. Trace:\nno"
+    gone, alive = (session_error(Py4JError(text), jvm, wait_s=0.0) for jvm in (-1, os.getppid()))
+    assert (gone.code, alive.code) == ("JVM_GONE", "SPARK_FAILED")
