@@ -63,5 +63,16 @@ def content(data: bytes | None, at_most: int) -> str:
     return f'"{text}"' if len(text) <= at_most else f'"{text[: at_most - 1]}…"'
 
 
+def record(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Iterable[tuple[bytes, bytes | None]],
+    at_most: int,
+) -> str:
+    """Return what a record holds, each part of it as ``content`` shows it."""
+    shown = "".join(f" {content(name, at_most)}={content(data, at_most)}" for name, data in headers)
+    return f"key {content(key, at_most)} value {content(value, at_most)}{shown}"
+
+
 def _is_seen(char: str) -> bool:
     return char.isprintable() and _BLANK.match(char) is None

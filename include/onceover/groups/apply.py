@@ -10,7 +10,6 @@ remembered before it is written, so an interrupted run is simply run again (G8).
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,8 +33,6 @@ from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 from onceover.state.steps import Step, reached
-
-log = logging.getLogger(__name__)
 
 # Longer than the 5 s at which consumers commit by default: whoever commits with assign() while its group is
 # empty is seen to move between two looks so far apart.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from onceover.handling.sample import CHANGED, FAILED, KEPT, MULTIPLIED, REMOVED, SampleOutcome
-from onceover.shown import content
+from onceover.shown import record
 from onceover.wire.batches.records import DecodedRecord
 
 _KINDS: Final = (KEPT, CHANGED, REMOVED, MULTIPLIED, FAILED)
@@ -66,9 +66,6 @@ def _examples(outcomes: Sequence[SampleOutcome]) -> list[SampleOutcome]:
     return chosen
 
 
-def _shown(partition: int, record: DecodedRecord) -> str:
-    headers = "".join(f" {content(name, _SHOWN)}={content(value, _SHOWN)}" for name, value in record.headers)
-    return (
-        f"partition {partition} time {record.timestamp} key {content(record.key, _SHOWN)} "
-        f"value {content(record.value, _SHOWN)}{headers}"
-    )
+def _shown(partition: int, rec: DecodedRecord) -> str:
+    shown = record(rec.key, rec.value, rec.headers, _SHOWN)
+    return f"partition {partition} time {rec.timestamp} {shown}"

@@ -8,7 +8,6 @@ target holds nothing beyond it, and whatever else is there is wrong.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -32,8 +31,6 @@ from onceover.state.records.progress import beside
 from onceover.state.records.verified import Watermark, read_watermarks
 from onceover.stops.record import Stop, stop_in, stopped_in
 from onceover.wire.progress import ProgressMeta
-
-log = logging.getLogger(__name__)
 
 # Most transactions are shorter, and a running flow is this far behind only when it cannot keep up.
 SETTLE_S: Final = 10.0

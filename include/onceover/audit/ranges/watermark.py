@@ -7,7 +7,6 @@ last one can commit. Another topic of the same name (topic id) begins anew.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,8 +18,6 @@ from onceover.state.fenced import write_last
 from onceover.state.read import read_log
 from onceover.state.records.verdicts import Verdicts, read_verdicts
 from onceover.state.records.verified import Watermark, read_watermarks
-
-log = logging.getLogger(__name__)
 
 
 def write_outcome(

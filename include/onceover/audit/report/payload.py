@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from onceover.audit.checks.evidence import RecordLooks
@@ -15,7 +14,7 @@ from onceover.audit.model import Finding, Side
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
-from onceover.shown import content
+from onceover.shown import record
 
 # Each costs a request or two; nobody reads more.
 MAX_SHOWN: Final = 200
@@ -52,6 +51,4 @@ def _record(look: RecordLooks, side: Side, tp: TopicPartition, offset: int) -> s
 
 
 def _shown(rec: AuditedRecord) -> str:
-    shown = partial(content, at_most=_SHOWN_CHARACTERS)
-    headers = "".join(f" {shown(name)}={shown(value)}" for name, value in rec.headers)
-    return f"time {rec.timestamp_ms} key {shown(rec.key)} value {shown(rec.value)}{headers}"
+    return f"time {rec.timestamp_ms} {record(rec.key, rec.value, rec.headers, _SHOWN_CHARACTERS)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -30,8 +29,6 @@ from onceover.connectors.steps import StepName, reached
 from onceover.connectors.workers.lifecycle import check_not_failed
 from onceover.errors import NeedsOperator
 from onceover.state.fencing import fence
-
-log = logging.getLogger(__name__)
 
 
 class ConnectorRun(HeldRun):

@@ -19,7 +19,6 @@ with ``ConnectionLost``: no other exception leaves because of what a peer sends.
 from __future__ import annotations
 
 import collections
-import logging
 import mmap
 import select
 import socket
@@ -44,7 +43,6 @@ from onceover.kafka.link.listener import no_kafka, refused_by_tls, wrong_protoco
 from onceover.kafka.link.security import sasl_client, sasl_mechanism, tls_context
 from onceover.wire.batches.batch import Buffer
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_CLIENT_ID = "onceover"

@@ -15,7 +15,6 @@ was given something goes behind all others, and everybody comes first some time.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -37,8 +36,6 @@ from onceover.wire.hotpath import (
     decode_fetch,
     encode_fetch,
 )
-
-log = logging.getLogger(__name__)
 
 # A buffer grows by doubling, and is used again: fresh pages cost more than what is received into them.
 _KEPT_SHARES = 2

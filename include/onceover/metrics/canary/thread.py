@@ -197,11 +197,11 @@ class CanaryThread:
             self._places.clear()
             self._forget()
             raise
-        if not values and not reader.opened():
+        if reader.opened():
+            self._no_copy_s = None
+        else:
             self._check_taken_in(reader)
             self._over.wait(POLL_MS / 1000)
-        elif reader.opened():
-            self._no_copy_s = None
         with self._lock:
             self._track.met(values, self._clock())
 

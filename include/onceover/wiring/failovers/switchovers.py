@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -75,8 +74,6 @@ from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.seeding import Seeding, seeder
 from onceover.wiring.status import read_status
-
-log = logging.getLogger(__name__)
 
 _NAMED: Final = 3
 # No topic can be called so.
