@@ -9,13 +9,13 @@ had written by the promotion, between the very topics that are copied back; anyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from onceover.errors import UsageError
+from onceover.errors import NeedsOperator, UsageError
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
 from onceover.groups.moment import GroupMap
@@ -76,6 +76,13 @@ class ForerunnersAnswer(NamedTuple):
     remembered: Remembered | None = None
 
 
+class Copied(NamedTuple):
+    """A topic that a flow has promoted, and the one that it was copied from."""
+
+    target: str
+    source: str
+
+
 @dataclass(frozen=True)
 class _Forerunner:
     flow: str
@@ -86,25 +93,30 @@ class _Forerunner:
 
 @dataclass
 class Forerunners:
-    """Asks them, as of one moment. Not thread-safe.
+    """Asks them, as of one moment, each only about what it has promoted itself. Not thread-safe.
+
+    Any number of flows may have promoted copies on a cluster, for other teams: what is the matter with one
+    of them, which may be deleted while we look, is nothing to who reads other topics.
 
     Args:
         cluster: where their state and copies are, the source of the flow the other way; of the caller.
-        find: returns the names of the flows that have promoted copies there.
+        find: returns by flow what it has promoted there.
         home: returns the folder of a flow's files.
         done: is called when it is closed.
     """
 
     cluster: Cluster
-    find: Callable[[], Collection[str]]
+    find: Callable[[], Mapping[str, Collection[Copied]]]
     home: Callable[[str], Path]
     done: Callable[[], object]
     _opened: dict[str, _Forerunner] = field(default_factory=dict)
-    _now: dict[str, _Forerunner] | None = None
+    _now: Mapping[str, Collection[Copied]] | None = None
+    _fresh: set[str] = field(default_factory=set)
 
     def refresh(self) -> None:
         """Let the next question look anew; without a question nothing is looked at."""
         self._now = None
+        self._fresh.clear()
 
     def close(self) -> None:
         """Close what was opened."""
@@ -112,6 +124,7 @@ class Forerunners:
             each.memory.close()
             each.translator.close()
         self._opened.clear()
+        self._fresh.clear()
         self.done()
 
     def answer(
@@ -128,40 +141,56 @@ class Forerunners:
             following: the map of the flow that copies from one to the other.
 
         Raises:
-            Retriable, NeedsOperator: what a forerunner knows cannot be read now.
+            Retriable: what a forerunner knows cannot be read now.
         """
         giving, receiving = sides
-        for each in self._all():
-            record = _promoted(each.translator, giving)
-            if record is None or record.source != receiving.topic:
+        if self._now is None:
+            self._now = self.cluster.retry(self.find)
+        for flow, promoted in self._now.items():
+            if Copied(giving.topic, receiving.topic) not in promoted:
                 continue
             try:
-                end = 0 if record.promoted is None else record.promoted.ends.get(giving.partition, 0)
-                found = counterpart_before(each.moment, end, sides, ids, standing, following)
-                remembered = None
-                if _is_between(each.moment, giving, ids):
-                    # Its offsets mean other records in other topics of these names.
-                    remembered = each.memory.of(Direction.FAILOVER, standing.group).get(giving)
-            except UsageError as error:
-                return ForerunnersAnswer(each.flow, NotCovered(None, None, error.message))
-            return ForerunnersAnswer(each.flow, found, remembered)
+                answer = _answer(self._read(flow), sides, ids, standing, following)
+            except (UsageError, NeedsOperator) as error:
+                # Also where it was deleted since it was found: it alone knew.
+                return ForerunnersAnswer(flow, NotCovered(None, None, error.message))
+            if answer is not None:
+                return answer
         return None
 
-    def _all(self) -> Iterator[_Forerunner]:
-        if self._now is None:
-            found = self.cluster.retry(self.find)
-            for flow in found:
-                if flow not in self._opened:
-                    # Its flow file may be gone: whether it had a handler, its whole map tells.
-                    translator = Translator(self.cluster, flow, self.home(flow), handled=True)
-                    memory = GroupMemory(self.cluster, flow)
-                    self._opened[flow] = _Forerunner(flow, translator, GroupMap(translator), memory)
-            now = {flow: self._opened[flow] for flow in found}
-            for each in now.values():
-                self.cluster.retry(each.moment.refresh)
-                self.cluster.retry(each.memory.read)
-            self._now = now
-        yield from self._now.values()
+    def _read(self, flow: str) -> _Forerunner:
+        """Return a forerunner that knows what there is at this moment."""
+        each = self._opened.get(flow)
+        if each is None:
+            # Its flow file may be gone: whether it had a handler, its whole map tells.
+            translator = Translator(self.cluster, flow, self.home(flow), handled=True)
+            each = _Forerunner(flow, translator, GroupMap(translator), GroupMemory(self.cluster, flow))
+            self._opened[flow] = each
+        if flow not in self._fresh:
+            self.cluster.retry(each.moment.refresh)
+            self.cluster.retry(each.memory.read)
+            self._fresh.add(flow)
+        return each
+
+
+def _answer(
+    each: _Forerunner,
+    sides: tuple[TopicPartition, TopicPartition],
+    ids: tuple[str, str],
+    standing: GroupPlace,
+    following: FollowingMap,
+) -> ForerunnersAnswer | None:
+    giving, receiving = sides
+    record = _promoted(each.translator, giving)
+    if record is None or record.source != receiving.topic:
+        return None
+    end = 0 if record.promoted is None else record.promoted.ends.get(giving.partition, 0)
+    found = counterpart_before(each.moment, end, sides, ids, standing, following)
+    remembered = None
+    if _is_between(each.moment, giving, ids):
+        # Its offsets mean other records in other topics of these names.
+        remembered = each.memory.of(Direction.FAILOVER, standing.group).get(giving)
+    return ForerunnersAnswer(each.flow, found, remembered)
 
 
 def counterpart_before(

@@ -12,7 +12,7 @@ from onceover.config.patterns import check_typed
 from onceover.errors import Retriable
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction
-from onceover.groups.forerunners import Forerunners
+from onceover.groups.forerunners import Copied, Forerunners
 from onceover.groups.moment import GroupMap
 from onceover.groups.view import GroupReader
 from onceover.kafka.ports import Cluster
@@ -57,18 +57,18 @@ def _forerunners(source: Cluster, target: Cluster) -> Forerunners:
     """Return what asks the flows that have brought the source's topics from the target, and promoted them."""
     others = OtherFlows(source)
 
-    def find() -> list[str]:
+    def find() -> dict[str, set[Copied]]:
         here, there = source.cluster_id(), target.cluster_id()
         found = others.read(source.topics())
         # The one that counts may be among those that do not answer now.
         for error in others.unreadable.values():
             if isinstance(error, Retriable):
                 raise error
-        return [
-            flow.name
+        return {
+            flow.name: {Copied(e.target, e.source) for e in flow.enrolments if e.promoted is not None}
             for flow in found
-            if flow.clusters == (there, here) and any(each.promoted is not None for each in flow.enrolments)
-        ]
+            if flow.clusters == (there, here)
+        }
 
     return Forerunners(source, find, run_dir, others.close)
 

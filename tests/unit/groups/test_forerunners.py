@@ -9,8 +9,16 @@ from typing import Any, cast
 
 import pytest
 
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.groups.decide import OtherPosition, Remembered
-from onceover.groups.forerunners import Forerunners, GroupPlace, _Forerunner, counterpart_before
+from onceover.groups.forerunners import (
+    Copied,
+    Forerunners,
+    ForerunnersAnswer,
+    GroupPlace,
+    _Forerunner,
+    counterpart_before,
+)
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import PlacedProgress
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
@@ -134,16 +142,61 @@ def test_what_it_remembers_of_a_group_counts_between_the_same_topics_only(ids: t
     record = SimpleNamespace(
         source=TP.topic, is_promoted=True, promoted=SimpleNamespace(ends={TP.partition: END})
     )
-    one = _Forerunner(
-        "east",
-        cast(Any, SimpleNamespace(enrolment=lambda target: record)),
-        cast(Any, East()),
-        cast(Any, SimpleNamespace(of=lambda *_: {TP: known})),
-    )
-    nobody = cast(Any, SimpleNamespace())
-    asked = Forerunners(nobody, list, lambda _: Path(), lambda: None, _now={"east": one})
-    answer = asked.answer((TP, TP), ids, GroupPlace("g", 5, None), cast(Any, West()))
+    memory = SimpleNamespace(of=lambda *_: {TP: known})
+    one = opened(SimpleNamespace(enrolment=lambda target: record), memory)
+    answer = one.answer((TP, TP), ids, GroupPlace("g", 5, None), cast(Any, West()))
     assert answer is not None
     same = ids == (WEST, EAST)
     assert answer.remembered == (known if same else None)
     assert isinstance(answer.translation, Translated) is same
+
+
+def opened(translator: object, memory: object) -> Forerunners:
+    """Return what asks a flow that is read already."""
+    cluster = cast(Any, SimpleNamespace(retry=lambda attempt: attempt()))
+    asked = Forerunners(
+        cluster, lambda: {"east": {Copied(TP.topic, TP.topic)}}, lambda _: Path(), lambda: None
+    )
+    moment = SimpleNamespace(
+        refresh=translator.refresh if hasattr(translator, "refresh") else lambda: None,
+        **{
+            n: getattr(East(), n)
+            for n in ("ids_between", "placed", "is_one_to_one", "to_source", "to_target")
+        },
+    )
+    read = SimpleNamespace(read=lambda: None, **vars(memory))
+    asked._opened["east"] = _Forerunner("east", *cast(Any, (translator, moment, read)))
+    return asked
+
+
+def answered(asked: Forerunners, giving: str = TP.topic) -> object:
+    sides = TopicPartition(giving, 3), TP
+    return asked.answer(sides, (WEST, EAST), GroupPlace("g", 5, None), cast(Any, West()))
+
+
+def raising(error: Exception) -> Any:
+    def refuse(*_: object) -> None:
+        raise error
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UsageError("flow east has never been started on west"), NeedsOperator("a map record is damaged")],
+)
+def test_what_is_the_matter_with_a_flow_is_nothing_to_who_reads_other_topics(error: Exception) -> None:
+    """Its state may be deleted between the moment that it was found and the one that it is read."""
+    asked = opened(SimpleNamespace(refresh=raising(error)), SimpleNamespace())
+    assert answered(asked, "payments") is None
+    # What it alone knew is not known, and said so.
+    found = answered(asked)
+    assert isinstance(found, ForerunnersAnswer)
+    assert found.translation == NotCovered(None, None, str(error))
+
+
+def test_a_broker_that_is_away_is_asked_again() -> None:
+    """What the flow knows may be there in a moment: it is not told to be unknown."""
+    asked = opened(SimpleNamespace(refresh=raising(Retriable("away"))), SimpleNamespace())
+    with pytest.raises(Retriable):
+        answered(asked)
