@@ -16,7 +16,6 @@ from onceover.lead import supervisor
 from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.log import StateLog
 from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.state.steps import Step
 from onceover.stops import requests
@@ -27,7 +26,15 @@ from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held
-from tests.support.flowcase import TIMEOUT_S, FlowCase, LaneThread, busy_lane, lane_threads, owned_by
+from tests.support.flowcase import (
+    TIMEOUT_S,
+    FlowCase,
+    LaneThread,
+    busy_lane,
+    lane_threads,
+    owned_by,
+    standing,
+)
 from tests.support.operations import apply_repair
 from tests.support.replica import alter_config
 from tests.support.wait import wait_until
@@ -181,18 +188,6 @@ def test_a_request_that_is_taken_back_leaves_the_other_person_asking(case: FlowC
             flow.finish(lead, layout)
             assert second.result(TIMEOUT_S)["was_running"]
     case.converge()
-
-
-def standing(case: FlowCase) -> dict[str, object] | None:
-    """Return the request to stop that stands now."""
-    _, target = open_clusters(case.flow().watch.flow)
-    log = StateLog(target, names.state_topic(case.name), STATE_OTHERS, calls.READ_UNCOMMITTED)
-    with target:
-        try:
-            found: dict[str, object] | None = log.catch_up().get(names.REQUEST_STOP)
-        finally:
-            log.close()
-    return found
 
 
 def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(

@@ -15,10 +15,12 @@ import pytest
 import yaml
 
 from onceover.copy.loop import Until
+from onceover.kafka import calls
 from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import LiveCluster
 from onceover.model import TopicPartition, lane_of
 from onceover.state import names, steps
+from onceover.state.log import StateLog
 from onceover.state.read import read_layout
 from onceover.state.records.layout import Layout
 from onceover.state.steps import Step
@@ -268,3 +270,15 @@ def duel(first: InlineFlow, second: InlineFlow, pause_s: float) -> list[BaseExce
     for thread in threads:
         thread.join(TIMEOUT_S)
     return outcomes
+
+
+def standing(case: FlowCase) -> dict[str, object] | None:
+    """Return the request to stop that stands now."""
+    _, target = open_clusters(case.flow().watch.flow)
+    log = StateLog(target, names.state_topic(case.name), names.STATE_OTHERS, calls.READ_UNCOMMITTED)
+    with target:
+        try:
+            found: dict[str, object] | None = log.catch_up().get(names.REQUEST_STOP)
+        finally:
+            log.close()
+    return found

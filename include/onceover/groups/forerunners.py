@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
 from onceover.groups.moment import GroupMap
@@ -76,11 +76,18 @@ class ForerunnersAnswer(NamedTuple):
     remembered: Remembered | None = None
 
 
-class Copied(NamedTuple):
+class PromotedPair(NamedTuple):
     """A topic that a flow has promoted, and the one that it was copied from."""
 
     target: str
     source: str
+
+
+class Promoters(NamedTuple):
+    """What flows have promoted on a cluster, by flow; ``unread`` why it is not known of one."""
+
+    promoted: Mapping[str, Collection[PromotedPair]]
+    unread: Retriable | None = None
 
 
 @dataclass(frozen=True)
@@ -100,17 +107,17 @@ class Forerunners:
 
     Args:
         cluster: where their state and copies are, the source of the flow the other way; of the caller.
-        find: returns by flow what it has promoted there.
+        find: tells who has promoted what there.
         home: returns the folder of a flow's files.
         done: is called when it is closed.
     """
 
     cluster: Cluster
-    find: Callable[[], Mapping[str, Collection[Copied]]]
+    find: Callable[[], Promoters]
     home: Callable[[str], Path]
     done: Callable[[], object]
     _opened: dict[str, _Forerunner] = field(default_factory=dict)
-    _now: Mapping[str, Collection[Copied]] | None = None
+    _now: Promoters | None = None
     _fresh: set[str] = field(default_factory=set)
 
     def refresh(self) -> None:
@@ -141,22 +148,26 @@ class Forerunners:
             following: the map of the flow that copies from one to the other.
 
         Raises:
-            Retriable: what a forerunner knows cannot be read now.
+            Retriable: what a forerunner knows cannot be read now, or who it is.
         """
-        giving, receiving = sides
         if self._now is None:
             self._now = self.cluster.retry(self.find)
-        for flow, promoted in self._now.items():
-            if Copied(giving.topic, receiving.topic) not in promoted:
+        copied, found = PromotedPair(sides[0].topic, sides[1].topic), None
+        for flow, promoted in self._now.promoted.items():
+            if copied not in promoted:
                 continue
             try:
                 answer = _answer(self._read(flow), sides, ids, standing, following)
             except (UsageError, NeedsOperator) as error:
-                # Also where it was deleted since it was found: it alone knew.
-                return ForerunnersAnswer(flow, NotCovered(None, None, error.message))
-            if answer is not None:
+                # Also where it was deleted since it was found: what it knew is not known any more.
+                answer = ForerunnersAnswer(flow, NotCovered(None, None, error.message))
+            if answer is not None and isinstance(answer.translation, Translated):
                 return answer
-        return None
+            # Of a flow under its former name something may be on record, too.
+            found = found or answer
+        if found is None and self._now.unread is not None:
+            raise self._now.unread
+        return found
 
     def _read(self, flow: str) -> _Forerunner:
         """Return a forerunner that knows what there is at this moment."""

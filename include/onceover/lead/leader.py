@@ -13,7 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from onceover.backoff import Backoff, Deadline
@@ -37,6 +37,7 @@ from onceover.state.records.layout import (
     check_mine,
     ever_handled,
     fence_bound,
+    launches_with,
     layout_in,
     leaves_unfinished,
     restarts_with,
@@ -53,7 +54,12 @@ _RECOVERY_PAUSE_S = (4.0, 8.0)
 
 @dataclass(frozen=True)
 class FlowIdentity:
-    """What the leader writes into the layout about the flow."""
+    """What the leader writes into the layout about the flow.
+
+    Args:
+        begun_by: which run of a DAG begins this; None where it is none.
+        launch: the same for all starts that one command or task makes by itself.
+    """
 
     name: str
     lanes: int
@@ -61,6 +67,7 @@ class FlowIdentity:
     delivery: str = "exactly_once"
     handled: bool = False
     begun_by: str | None = None
+    launch: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 class Identified(Protocol):
@@ -88,6 +95,8 @@ class Leader:
         self._producer: TxnProducer | None = None
         self._wanted: Layout | None = None
         self.layout: Layout | None = None
+        # The newest layout of another start, when this one began.
+        self.previous: Layout | None = None
 
     @property
     def flow(self) -> FlowId:
@@ -170,7 +179,10 @@ class Leader:
             restarts=previous.restarts if previous and self._is_mine(previous) else restarts_with(previous),
             handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
             begun_by=self._flow.begun_by,
+            launches=launches_with(previous, self._flow.launch),
         )
+        if previous is None or not self._is_mine(previous):
+            self.previous = previous
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)
         self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)

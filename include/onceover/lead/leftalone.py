@@ -10,13 +10,13 @@ from onceover.state.read import read_run
 from onceover.state.records.runstate import FlowRun
 
 
-def leave_alone(target: Cluster, flow: str, begun_by: str) -> None:
+def leave_alone(target: Cluster, flow: str, begun_by: str | None) -> None:
     """Look, at the last moment, whether another run copies: whoever starts now fences it.
 
     Seconds pass between a scheduler's look and the start of a driver, in which somebody may have begun one.
 
     Args:
-        begun_by: which run of a schedule asks; what an earlier try of it has left is its own.
+        begun_by: which run of a DAG asks; what an earlier try of it has left is its own.
 
     Raises:
         NeedsOperator: LEFT_ALONE.

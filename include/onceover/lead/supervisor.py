@@ -34,7 +34,7 @@ from onceover.state.codes import StateCode
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
 from onceover.state.records.enrolment import Enrolment, LeftAt, read_enrolments
-from onceover.state.records.layout import DONE, Layout, check_distinct
+from onceover.state.records.layout import DONE, Layout, check_distinct, launches_with
 from onceover.state.records.managed import read_managed
 from onceover.state.records.standstill import standstill_note
 from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request
@@ -141,11 +141,15 @@ class Supervisor:
         Raises:
             UsageError: source and target are one cluster under two addresses, or a new flow would copy
                 back what another one copies; nothing was changed.
+            Fenced: this start follows a killed one, and another has taken over meanwhile.
         """
         ids = [cluster.retry(cluster.cluster_id) for cluster in (self._source, self._target)]
         check_distinct(*ids)
-        if read_layout(self._target, self._flow.name) is None:
+        newest = read_layout(self._target, self._flow.name)
+        if newest is None:
             self._target.retry(self._check_one_way)
+        # Asked again behind the id; but who asks for that first, disturbs the newer one.
+        launches_with(newest, self._flow.launch)
         create_flow_topics(self._target_admin, self._target, self._flow.name, self._state_settings)
         return self.leader.start()
 
@@ -222,6 +226,21 @@ class Supervisor:
         self._target.retry(self._requests.catch_up)
         return self.stop_requested()
 
+    def was_asked_before(self) -> bool:
+        """Tell whether somebody has asked to stop the killed run that this one follows.
+
+        Who asks writes the request and reads the layout then, this run the other way round: one sees the
+        other.
+
+        Raises:
+            Retriable: the target is not reachable.
+        """
+        before = self.leader.previous
+        if before is None or not before.is_followed_by(self._layout()):
+            return False
+        self._target.retry(self._requests.catch_up)
+        return asks_to_stop(self._requests.values.get(names.REQUEST_STOP), before.run)
+
     def request_stop(self) -> None:
         """Ask the lanes to finish, as ``onceover stop`` does."""
         self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))
@@ -239,7 +258,7 @@ class Supervisor:
         self.leader.end(why, error)
         self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
-        if self.stop_requested():
+        if self.stop_requested() or self.was_asked_before():
             self._notes.write(names.REQUEST_STOP, None)
         self._mirror.finish()
         # What the last round could not write: short runs have no other.

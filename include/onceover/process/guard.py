@@ -27,6 +27,8 @@ _SHORTEST: Final = 16
 # Its settings, the secrets of its container image, its Variables, the key to a lineage catalogue; in
 # capitals or not.
 _AIRFLOWS: Final = re.compile(r"_+AIRFLOW_.*|AIRFLOW__.*|AIRFLOW_VAR_.*|OPENLINEAGE_.*", re.IGNORECASE)
+# Each makes spark-submit, or the driver, a client of somebody else's Spark, which a job of ours is not for.
+_SPARK_CONNECT: Final = re.compile(r"SPARK_(REMOTE|LOCAL_REMOTE|API_MODE|CONNECT_MODE_ENABLED)")
 _CONNECTION: Final = re.compile(r"AIRFLOW_CONN_.*", re.IGNORECASE)
 
 
@@ -75,7 +77,8 @@ def stripped(environ: Mapping[str, str], connections: Collection[str]) -> dict[s
     found = {
         name: value
         for name, value in environ.items()
-        if not _AIRFLOWS.fullmatch(name) and (not _CONNECTION.fullmatch(name) or name in connections)
+        if not (_AIRFLOWS.fullmatch(name) or _SPARK_CONNECT.fullmatch(name))
+        and (not _CONNECTION.fullmatch(name) or name in connections)
     }
     take_secret(found)
     return found

@@ -36,6 +36,11 @@ _LAUNCHERS: Final = (
 _VERSION: Final = re.compile(r'(?:version "(?:1\.)?|^java\.base@)(\d+)([^"\s]*)', re.MULTILINE)
 
 
+# What Java reads by itself, in each of its programs.
+_JAVAS_OWN: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
+
+
 @dataclass(frozen=True, slots=True)
 class Java:
     """A Java runtime that was tried: ``executable`` is its launcher, ``home`` its JAVA_HOME."""
@@ -53,6 +58,15 @@ def parse_version(text: str) -> tuple[int, str] | None:
     """Return (major, full version) from what ``-version`` or ``--list-modules`` prints, else None."""
     match = _VERSION.search(text)
     return (int(match[1]), match[1] + match[2]) if match else None
+
+
+def collector_flags() -> list[str]:
+    """Return what a program with little to collect is told; nothing where the machine's owner has chosen.
+
+    Java does not start with two collectors.
+    """
+    chosen = any(_COLLECTOR.search(os.environ.get(variable, "")) for variable in _JAVAS_OWN)
+    return [] if chosen else ["-XX:+UseSerialGC"]
 
 
 @functools.cache

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,18 +72,31 @@ _PRUNED_EVERY_S = 3600.0
 _STOPS_S = 30.0
 
 
+@dataclass(frozen=True)
+class Begun:
+    """Who begins a run.
+
+    Args:
+        launch: the same for all starts that one command or task makes by itself.
+        by: which run of a DAG it is; None where it is none.
+        leaves_others: it does nothing where a run lives that others have begun.
+    """
+
+    launch: str
+    by: str | None = None
+    leaves_others: bool = False
+
+
 class DriverRun:
     """One run of the driver, from an open Spark session to the report."""
 
-    def __init__(
-        self, watch: FlowWatch, until: str, home: Path, jvm: int, begun_by: str | None = None
-    ) -> None:
+    def __init__(self, watch: FlowWatch, until: str, home: Path, jvm: int, begun: Begun) -> None:
         self._watch = watch
         self._until = until
         self._home = home
         # Asked later, it may be gone already, and another the parent.
         self._jvm = jvm
-        self._begun_by = begun_by
+        self._begun = begun
         self._stop = threading.Event()
         # Set by whatever the driver's loop need not wait its turn for.
         self._wake = threading.Event()
@@ -118,13 +132,21 @@ class DriverRun:
             raise too_few(slots, flow.lanes)
         warm_up(spark, flow.lanes)
         source, target = open_clusters(flow)
-        leader = supervisor(self._watch, source, target, home=self._home, begun_by=self._begun_by)
+        begun = self._begun
+        leader = supervisor(
+            self._watch, source, target, home=self._home, begun_by=begun.by, launch=begun.launch
+        )
         try:
-            if self._begun_by is not None and self._until == CAUGHT_UP:
-                leave_alone(target, flow.flow, self._begun_by)
+            if begun.leaves_others:
+                leave_alone(target, flow.flow, begun.by)
             self.layout = leader.start()
-            with ProgressLog(flow):
-                self._lead(spark, leader, target)
+            if leader.was_asked_before():
+                log.info("the run before was asked to stop: this one copies nothing")
+                self._asked = True
+                leader.end(ASKED)
+            else:
+                with ProgressLog(flow):
+                    self._lead(spark, leader, target)
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
             look = partial(flow_status, flow.flow, source, target)
             self.stopped = known_stops(look, target, asked=self._asked)
@@ -387,14 +409,17 @@ def main(argv: Sequence[str], opening: Opening) -> int:
     parser.add_argument("--until", required=True)
     parser.add_argument("--home", required=True, type=Path)
     parser.add_argument("--report", required=True, type=Path)
+    parser.add_argument("--launch", required=True)
     parser.add_argument("--begun-by")
+    parser.add_argument("--leave-others", action="store_true")
     args = parser.parse_args(argv)
     configure()
     args.report.unlink(missing_ok=True)
     forget_old_runs(args.report)
     document: dict[str, Any] = {"onceover": 1, "command": "replicate", "ok": False, "exit": 1}
     try:
-        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home, opening.jvm, args.begun_by)
+        begun = Begun(args.launch, args.begun_by, args.leave_others)
+        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home, opening.jvm, begun)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, run.stop)
         try:

@@ -70,6 +70,9 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
             code=StateCode.NOT_STARTED,
             resolve=f"`onceover replicate {flow}` starts it",
         )
+    if layout.may_be_begun_again:
+        _ask_who_begins_again(target, flow, layout)
+        layout = read_layout(target, flow) or layout
     if _is_over(layout):
         return {"generation": layout.generation, "stopped": True, "was_running": False}
     asking = _Asking(target, layout, names.state_topic(flow))
@@ -96,6 +99,18 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
     return {"generation": layout.generation, "stopped": True, "was_running": True}
 
 
+def _ask_who_begins_again(target: Cluster, flow: str, killed: Layout) -> None:
+    """Leave a request for who starts a killed run anew by themselves, within seconds or at their next try.
+
+    Nobody waits for them: perhaps there is nobody. A start that a person makes ignores it.
+    """
+    notes = NoteWriter(target, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
+    try:
+        notes.write(names.REQUEST_STOP, stop_request(killed.run))
+    finally:
+        notes.close()
+
+
 def _is_over(layout: Layout) -> bool:
     """Tell whether nobody copies, nor will before the next start."""
     return layout.ended_at_ms is not None or layout.seized
@@ -119,8 +134,13 @@ class _Asking:
                 # The request first: it is taken back after the run has said that it ended.
                 standing = self._standing()
                 now = self._layout()
-                if now.run != self._run.run or _is_over(now):
+                if _is_over(now):
                     return now
+                if now.run != self._run.run:
+                    if not self._run.is_followed_by(now):
+                        return now
+                    # Killed, and started anew by who had begun it: it is that one which was meant.
+                    self._run, self._own = now, stop_request(now.run)
                 if not asks_to_stop(standing, self._run.run):
                     self._notes.write(names.REQUEST_STOP, self._own)
                 time.sleep(_POLL_S)

@@ -12,7 +12,7 @@ from onceover.config.patterns import check_typed
 from onceover.errors import Retriable
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction
-from onceover.groups.forerunners import Copied, Forerunners
+from onceover.groups.forerunners import Forerunners, PromotedPair, Promoters
 from onceover.groups.moment import GroupMap
 from onceover.groups.view import GroupReader
 from onceover.kafka.ports import Cluster
@@ -57,18 +57,21 @@ def _forerunners(source: Cluster, target: Cluster) -> Forerunners:
     """Return what asks the flows that have brought the source's topics from the target, and promoted them."""
     others = OtherFlows(source)
 
-    def find() -> dict[str, set[Copied]]:
+    def find() -> Promoters:
         here, there = source.cluster_id(), target.cluster_id()
         found = others.read(source.topics())
-        # The one that counts may be among those that do not answer now.
-        for error in others.unreadable.values():
-            if isinstance(error, Retriable):
-                raise error
-        return {
-            flow.name: {Copied(e.target, e.source) for e in flow.enrolments if e.promoted is not None}
+        promoted = {
+            flow.name: {PromotedPair(e.target, e.source) for e in flow.enrolments if e.promoted is not None}
             for flow in found
             if flow.clusters == (there, here)
         }
+        # The one that counts may be among those that do not answer now.
+        away = (
+            Retriable(f"what flow {name} has promoted is not known: {error.message}", where=error.where)
+            for name, error in others.unreadable.items()
+            if isinstance(error, Retriable)
+        )
+        return Promoters(promoted, next(away, None))
 
     return Forerunners(source, find, run_dir, others.close)
 

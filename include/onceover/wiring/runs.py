@@ -31,6 +31,7 @@ def supervisor(
     *,
     home: Path | None = None,
     begun_by: str | None = None,
+    launch: str | None = None,
 ) -> Supervisor:
     """Return the supervisor of a new run.
 
@@ -38,7 +39,8 @@ def supervisor(
         watch: the flow file.
         source: source cluster; ``target`` likewise.
         home: folder of the flow's files, where it is not ``ONCEOVER_HOME/<flow>`` of this process.
-        begun_by: which run of a schedule this is, for its layout; None where it is none.
+        begun_by: which run of a DAG begins it, for its layout; None where it is none.
+        launch: the same for all starts of one command; None where it starts the flow once.
 
     Raises:
         UsageError: the flow's handler cannot be loaded here.
@@ -63,6 +65,7 @@ def supervisor(
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
     mirror = mirror_output(watch)
     me = replace(identity(flow), begun_by=begun_by)
+    me = me if launch is None else replace(me, launch=launch)
     return Supervisor(me, source, target, scope, state, acls, mirror, home or run_dir(flow))
 
 

@@ -11,12 +11,17 @@ from airflow.sdk.exceptions import AirflowSkipException
 from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flows import CAUGHT_UP
-from onceover_airflow.jobs.starter import by_schedule, scheduled_run
+from onceover_airflow.jobs.starter import by_schedule, run_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
+
+
+def leaves_others(context: Context) -> bool:
+    """Tell whether nobody but a schedule wants a copy, which ends when it has caught up."""
+    return by_schedule(context) and context["params"]["run_length"] == CAUGHT_UP
 
 
 def leave_alone(flow: str, context: Context) -> None:
@@ -29,7 +34,7 @@ def leave_alone(flow: str, context: Context) -> None:
         AirflowSkipException: another run copies, or is about to.
         JobInterrupted: nobody knows, as the target does not answer.
     """
-    if not by_schedule(context) or context["params"]["run_length"] != CAUGHT_UP:
+    if not leaves_others(context):
         return
     from onceover.lead.leftalone import is_other, left_alone
     from onceover.wiring.status import newest_run
@@ -41,7 +46,7 @@ def leave_alone(flow: str, context: Context) -> None:
         # Whoever copies next says what is the matter, and what to do.
         log.info("whether another run copies is not known: %s", error)
         return
-    if is_other(other, scheduled_run(context)):
+    if is_other(other, run_name(context)):
         raise AirflowSkipException(f"skipped: {left_alone(flow, other)}")
 
 

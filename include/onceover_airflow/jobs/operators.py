@@ -11,17 +11,20 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink
 
 from onceover.errors import OnceoverError, Retriable
+from onceover.planning.background import in_background
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
-from onceover_airflow.jobs.leftalone import leave_alone, skip_left_alone
+from onceover_airflow.jobs.leftalone import leave_alone, leaves_others, skip_left_alone
 from onceover_airflow.jobs.masters import check_master
 from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
-from onceover_airflow.jobs.starter import scheduled_run
+from onceover_airflow.jobs.starter import launch_of, run_name
 from onceover_airflow.jobs.verdict import (
     AfterJob,
     TaskVerdict,
@@ -48,6 +51,8 @@ log = logging.getLogger(__name__)
 # Airflow kills a task's process 5 s after it told it to end. A lane finishes its transaction within half a
 # second, Spark needs the remaining time.
 STOP_BUDGET_S: Final = 4.0
+# How long a task that is over waits until a person has been told that it was started again.
+_TELLING_S: Final = 30.0
 SPARK_UI_KEY: Final = "_link_spark_ui"
 # Outlet under which target topics are announced: which ones, is known at run time only.
 COPIED_ALIAS: Final = "onceover_copied"
@@ -144,7 +149,7 @@ class FlowJobOperator(BaseOperator):
         Raises:
             As ``execute``.
         """
-        restarts = self.restarts()
+        restarts, telling = self.restarts(), list[Future[None]]()
         while True:
             begun_s = time.monotonic()
             returncode, report, tail = self._run(flow, job.with_own_files(), variables, context, told)
@@ -157,14 +162,18 @@ class FlowJobOperator(BaseOperator):
                 "%s; started again at once, %d of %d", verdict.message, restarts.number, restarts.most
             )
             if restarts.number == 1:
-                tell_of_restart(context, f"flow {self.flow}: {verdict.message}")
+                # Whoever is told may take long to be reached, or for ever; the copy waits for nobody.
+                what = f"flow {self.flow}: {verdict.message}"
+                telling.append(in_background(partial(tell_of_restart, context, what)))
             time.sleep(pause_s)
             self.look_first(context)
+        # With the task's process it would end half told.
+        wait(telling, _TELLING_S)
         if verdict.next is AfterJob.RETRY:
             raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed, ran_s=ran_s)
         if verdict.next is AfterJob.FAIL or report is None:
             raise TaskFailed(f"flow {self.flow}: {verdict.message}")
-        return report
+        return {**report, "restarts": restarts.made}
 
     def _run(
         self, flow: Flow, job: SparkJob, variables: Mapping[str, str], context: Context, told: LineageRun
@@ -269,11 +278,17 @@ class ReplicateOperator(FlowJobOperator):
         leave_alone(self.flow, context)
 
     def job(self, flow: Flow, context: Context) -> SparkJob:
-        """Return the copy, which leaves on record which run of the schedule has begun it."""
+        """Return the copy, which leaves on record which run of the DAG has begun it."""
         from onceover.spark.launch.submit import replicate_job
 
-        begun_by = scheduled_run(context)
-        return replicate_job(flow, until=self.until, master=self.master or None, begun_by=begun_by)
+        return replicate_job(
+            flow,
+            until=self.until,
+            master=self.master or None,
+            begun_by=run_name(context),
+            launch=launch_of(context),
+            leaves_others=leaves_others(context),
+        )
 
     def restarts(self) -> Restarts:
         """Return what a copy gets: Airflow needs ten seconds to try a task again, and this comes first."""

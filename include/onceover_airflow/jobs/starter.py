@@ -23,7 +23,16 @@ def by_schedule(context: Context) -> bool:
     return run is not None and run.run_type == _SCHEDULED
 
 
-def scheduled_run(context: Context) -> str | None:
-    """Return what tells a run that the schedule has started from all others; None where it was not that."""
+def launch_of(context: Context) -> str | None:
+    """Return what all tries share that Airflow makes of a task by itself; None where there is no task.
+
+    Who clears a task starts it anew: Airflow counts its tries from there.
+    """
+    name, task = run_name(context), context.get("ti")
+    return None if name is None or task is None else f"{name} {task.max_tries}"
+
+
+def run_name(context: Context) -> str | None:
+    """Return what tells a run of a DAG from all others; None where there is none."""
     run: Any = context.get("dag_run")
-    return f"{run.dag_id} {run.run_id}" if by_schedule(context) else None
+    return None if run is None else f"{run.dag_id} {run.run_id}"

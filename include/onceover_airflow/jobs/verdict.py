@@ -156,7 +156,17 @@ def count_report(report: Mapping[str, Any]) -> dict[str, int | float | str]:
     """Return what may go into an XCom: names and counts."""
     counts: dict[str, int | float | str] = {
         key: report[key]
-        for key in ("flow", "generation", "until", "records", "bytes", "transactions", "seconds", "caught_up")
+        for key in (
+            "flow",
+            "generation",
+            "until",
+            "records",
+            "bytes",
+            "transactions",
+            "seconds",
+            "caught_up",
+            "restarts",
+        )
         if isinstance(report.get(key), int | float | str)
     }
     stopped: Sequence[object] = report.get("stopped") or []

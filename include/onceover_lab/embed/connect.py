@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from onceover.errors import Retriable
 from onceover.process.children import POLL_INTERVAL_S, STOP_TIMEOUT_S, ChildProcess
-from onceover.process.java import find_java
+from onceover.process.java import collector_flags, find_java
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
 from onceover_lab.embed.javatmp import temporary_flag
@@ -70,7 +70,7 @@ def render_worker_properties(bootstrap: str, group_id: str, port: int, overrides
 def worker_java_arguments(version: str, heap_mb: int, plugins: Sequence[Path] = ()) -> list[str]:
     """Return what Java is told for a worker: quick to start; right for trials, wrong for measurements."""
     jars = classpath(kafka_jars(version, "connect"))
-    arguments = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", QUICK_FLAG]
+    arguments = [f"-Xmx{heap_mb}m", *collector_flags(), "-XX:+ExitOnOutOfMemoryError", QUICK_FLAG]
     return [*arguments, "-cp", ":".join([jars, *map(str, plugins)])]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from onceover.errors import Retriable, UsageError
 from onceover.process.children import STOP_TIMEOUT_S, ChildProcess, run_to_end, tail
-from onceover.process.java import find_java
+from onceover.process.java import collector_flags, find_java
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.datadir import format_as_kept, is_formatted, keep
@@ -158,7 +158,7 @@ class KafkaNode:
         return [
             str(find_java().executable),
             f"-Xmx{self._spec.heap_mb}m",
-            "-XX:+UseSerialGC",
+            *collector_flags(),
             # A broker that is out of memory half works; ended, it is a fault that everybody handles.
             "-XX:+ExitOnOutOfMemoryError",
             *archive_flags(self._spec.version),

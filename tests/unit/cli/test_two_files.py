@@ -27,7 +27,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
     def execute(flow: Any, *_: object) -> dict[str, Any]:
         found.append(flow.path)
-        numbers = dict.fromkeys(("records", "transactions", "seconds", "generation", "exit"), 0)
+        numbers = dict.fromkeys(("records", "transactions", "seconds", "generation", "restarts", "exit"), 0)
         return {"flow": flow.flow, **numbers, "stopped": [], "warnings": []}
 
     monkeypatch.setattr(replicate, "_execute", execute)

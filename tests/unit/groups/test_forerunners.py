@@ -12,10 +12,11 @@ import pytest
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.groups.decide import OtherPosition, Remembered
 from onceover.groups.forerunners import (
-    Copied,
     Forerunners,
     ForerunnersAnswer,
     GroupPlace,
+    PromotedPair,
+    Promoters,
     _Forerunner,
     counterpart_before,
 )
@@ -154,9 +155,8 @@ def test_what_it_remembers_of_a_group_counts_between_the_same_topics_only(ids: t
 def opened(translator: object, memory: object) -> Forerunners:
     """Return what asks a flow that is read already."""
     cluster = cast(Any, SimpleNamespace(retry=lambda attempt: attempt()))
-    asked = Forerunners(
-        cluster, lambda: {"east": {Copied(TP.topic, TP.topic)}}, lambda _: Path(), lambda: None
-    )
+    copied = {PromotedPair(TP.topic, TP.topic)}
+    asked = Forerunners(cluster, lambda: Promoters({"east": copied}), lambda _: Path(), lambda: None)
     moment = SimpleNamespace(
         refresh=translator.refresh if hasattr(translator, "refresh") else lambda: None,
         **{
@@ -200,3 +200,39 @@ def test_a_broker_that_is_away_is_asked_again() -> None:
     asked = opened(SimpleNamespace(refresh=raising(Retriable("away"))), SimpleNamespace())
     with pytest.raises(Retriable):
         answered(asked)
+
+
+@pytest.mark.parametrize("known", [Remembered(4000, frozenset({5}), 1, {}), None])
+def test_the_flow_that_knows_counts_whatever_one_of_its_former_name_says(known: Remembered | None) -> None:
+    """Both have promoted the same pair; of the first one the state is damaged, or gone."""
+    record = SimpleNamespace(
+        source=TP.topic, is_promoted=True, promoted=SimpleNamespace(ends={TP.partition: END})
+    )
+    memory = SimpleNamespace(of=lambda *_: {} if known is None else {TP: known})
+    asked = opened(SimpleNamespace(enrolment=lambda target: record), memory)
+    former = SimpleNamespace(refresh=raising(NeedsOperator("a map record is damaged")))
+    asked._opened["a-former"] = _Forerunner("a-former", *cast(Any, (former, former, SimpleNamespace())))
+    copied = {PromotedPair(TP.topic, TP.topic)}
+    asked.find = lambda: Promoters({"a-former": copied, "east": copied})
+    found = answered(asked)
+    assert isinstance(found, ForerunnersAnswer)
+    assert (found.flow, found.translation, found.remembered) == ("east", Translated(105), known)
+
+
+def test_a_state_that_cannot_be_read_now_matters_where_nobody_else_knows() -> None:
+    """Who has promoted the pair may be the one whose broker is away; asked once, and not for each group."""
+    asked = opened(SimpleNamespace(refresh=raising(NeedsOperator("damaged"))), SimpleNamespace())
+    looks = []
+
+    def find() -> Promoters:
+        looks.append(1)
+        return Promoters(
+            {"east": {PromotedPair(TP.topic, TP.topic)}}, Retriable("of flow x nothing is known")
+        )
+
+    asked.find = find
+    assert isinstance(answered(asked), ForerunnersAnswer)
+    for _ in range(2):
+        with pytest.raises(Retriable, match="of flow x"):
+            answered(asked, "payments")
+    assert looks == [1]

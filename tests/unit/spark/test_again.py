@@ -17,6 +17,7 @@ def test_a_run_that_was_well_begins_a_new_story() -> None:
     """A machine that kills something once a day is no crash."""
     restarts = Restarts("caught-up")
     assert [restarts.pause_s(3600.0) for _ in range(10)] == [0.0] * 10
+    assert restarts.made == 10
 
 
 @pytest.mark.parametrize(("until", "most"), [("10m", 3), ("forever", 0)])

@@ -17,7 +17,7 @@ from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, Usa
 from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.spark import driver, untilend
-from onceover.spark.driver import DriverRun, known_stops
+from onceover.spark.driver import Begun, DriverRun, known_stops
 from tests.support.fakecluster import FakeCluster
 
 
@@ -102,7 +102,10 @@ def test_a_jvm_taken_from_a_run_that_was_told_to_end_is_no_failure(
     cause: Exception, signalled: bool, requested: bool, expected: tuple[str, str | None]
 ) -> None:
     """Airflow kills it soon after the signal; what fails for another reason is told all the same."""
-    run, leader = DriverRun(cast(Any, None), "forever", Path(), jvm=-1), Ending(requested=requested)
+    run, leader = (
+        DriverRun(cast(Any, None), "forever", Path(), jvm=-1, begun=Begun("a")),
+        Ending(requested=requested),
+    )
     if signalled:
         run.stop()
     as_asked = run.clean_up(cast(Any, Spark()), cast(Any, leader), cause)
@@ -119,7 +122,7 @@ def test_a_run_that_was_taken_over_is_not_taken_for_killed(monkeypatch: pytest.M
 
     leader = Ending(requested=False)
     monkeypatch.setattr(leader, "end", fenced)
-    run = DriverRun(cast(Any, None), "forever", Path(), jvm=-1)
+    run = DriverRun(cast(Any, None), "forever", Path(), jvm=-1, begun=Begun("a"))
     with pytest.raises(Fenced):
         run.clean_up(cast(Any, Spark()), cast(Any, leader), GONE)
 
@@ -179,7 +182,7 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What was stopped may be mended, and a position that nobody writes again expires."""
-    run = DriverRun(cast(Any, None), "caught-up", tmp_path, jvm=os.getppid())
+    run = DriverRun(cast(Any, None), "caught-up", tmp_path, jvm=os.getppid(), begun=Begun("a"))
     monkeypatch.setattr(driver, "_TICK_S", 0.0)
     monkeypatch.setattr(run, "_prune_receipts", lambda: None)
     query = Query()
@@ -190,7 +193,11 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
 def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Airflow reads the note when the line is there; the report at the end has them, too."""
     run = DriverRun(
-        cast(Any, SimpleNamespace(flow=SimpleNamespace(flow="orders"))), "forever", tmp_path, jvm=os.getppid()
+        cast(Any, SimpleNamespace(flow=SimpleNamespace(flow="orders"))),
+        "forever",
+        tmp_path,
+        os.getppid(),
+        Begun("a"),
     )
     leader = Leading({}, {"x": "east.x"}, {"x": "east.x"}, {"x": "east.x", "y": "east.y"})
     noted: list[Any] = []

@@ -158,6 +158,11 @@ def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
         "AIRFLOW_VAR_PAYROLL_TOKEN": SECRET,
         "airflow_var_payroll_token": SECRET,
         "OPENLINEAGE_API_KEY": SECRET,
+        # Somebody's Spark Connect: spark-submit takes no master beside it.
+        "SPARK_REMOTE": "sc://elsewhere",
+        "SPARK_LOCAL_REMOTE": "1",
+        "SPARK_API_MODE": "connect",
+        "SPARK_CONNECT_MODE_ENABLED": "1",
         "OPENLINEAGE__TRANSPORT__AUTH__API_KEY": SECRET,
     }
     for job in jobs(flow, "local"):

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -58,6 +59,8 @@ def describe(document: Mapping[str, Any]) -> str:
         f"{document['flow']}: {document['records']} records in {document['transactions']} transactions, "
         f"{document['seconds']:.1f} s, generation {document['generation']}"
     ]
+    if document["restarts"]:
+        lines.append(f"  since its last start: it was killed and started again {document['restarts']} times")
     for stop in document["stopped"]:
         name = stop["topic"] if stop["partition"] is None else f"{stop['topic']}:{stop['partition']}"
         lines += [f"  {name} is stopped: {stop['message']}", f"    do: {stop['resolve']}"]
@@ -71,7 +74,7 @@ def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts)
         while True:
             begun_s = time.monotonic()
             try:
-                return _once(flow, job.with_own_files(), progress, stopping)
+                return _once(flow, job.with_own_files(), progress, stopping) | {"restarts": restarts.made}
             except OnceoverError as error:
                 pause_s = restarts.pause_s(time.monotonic() - begun_s) if was_killed(error) else None
                 if pause_s is None or stopping.wait(pause_s):
@@ -100,9 +103,12 @@ def _signal_driver(child: ChildProcess, flow: Flow) -> None:
         note = json.loads((run_dir(flow) / DRIVER_NOTE).read_text())
         family = {p.pid for p in psutil.Process(child.pid).children(recursive=True)}
     except (OSError, ValueError, psutil.Error):
-        family, note = set(), {"pid": None}
-    if note["pid"] in family:
-        os.kill(note["pid"], signal.SIGTERM)
+        family, note = set(), None
+    pid = note.get("pid") if isinstance(note, Mapping) else None
+    if pid in family:
+        # Gone by now, it has ended by itself.
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
     else:
         child.send_signal(signal.SIGTERM)  # it has not begun to copy
 

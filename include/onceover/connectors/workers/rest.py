@@ -152,13 +152,17 @@ class ConnectRest:
         """
         found = self._get("/connectors?expand=info&expand=status")
         names = {*found, *listed_in(self._settled("/connectors", None, None), self.urls[0])}
-        return tuple(self._stated(name, found.get(name)) for name in sorted(names))
+        stated = (self._stated(name, found.get(name)) for name in sorted(names))
+        return tuple(state for state in stated if state is not None)
 
-    def _stated(self, name: str, told: Mapping[str, Any] | None) -> ConnectorState:
+    def _stated(self, name: str, told: Mapping[str, Any] | None) -> ConnectorState | None:
+        """Return what is told of a connector; None where it was deleted since it was listed."""
         if told is None:
             try:
                 return self.state(name)
-            except NeedsOperator as error:
+            except (NeedsOperator, UsageError) as error:
+                if error.code == ConnectorCode.NO_CONNECTOR:
+                    return None
                 if error.code != ConnectorCode.NAME_UNSERVED:
                     raise
                 # Nobody can be asked about it, and the others are there all the same.

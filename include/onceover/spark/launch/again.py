@@ -28,6 +28,8 @@ class Restarts:
     def __init__(self, until: str, most: int = RESTARTS) -> None:
         self.most = min(most, RESTARTS) if _WITHOUT_END.fullmatch(until) else 0
         self.number = 0
+        # In all.
+        self.made = 0
 
     def pause_s(self, ran_s: float) -> float | None:
         """Count a run that was killed; return how long to wait before the next, None to give up.
@@ -40,4 +42,5 @@ class Restarts:
         if self.number >= self.most:
             return None
         self.number += 1
+        self.made += 1
         return _PAUSES_S[self.number - 1]

@@ -10,6 +10,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from onceover.process.java import collector_flags
+
 # spark-class takes options apart at blanks, and expands what looks like a pattern.
 _IN_ONE_PIECE: Final = re.compile(r"[\w/.+@%:=,-]+")
 
@@ -30,6 +32,6 @@ def launcher_options(spark_home: Path) -> str:
     It finds its classes at once, where it would open some 150 jars to look for them. What it prints is the
     answer: Java's warnings, that its archive of classes is for another class path, must not be among it.
     """
-    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xlog:disable", "-Xlog:all=error:stderr"]
+    options = [*collector_flags(), "-XX:TieredStopAtLevel=1", "-Xlog:disable", "-Xlog:all=error:stderr"]
     found = [f"-Xbootclasspath/a:{jar}" for jar in spark_home.glob("jars/spark-launcher_*.jar")]
     return " ".join([*options, *filter(_IN_ONE_PIECE.fullmatch, found)])

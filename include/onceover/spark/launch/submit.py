@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from onceover.errors import UsageError
 from onceover.logs import is_verbose
 from onceover.private import UMASK
 from onceover.process.guard import kept, protection
+from onceover.process.java import collector_flags
 from onceover.spark.codes import SparkCode
 from onceover.spark.launch.archive import archive_flags
 from onceover.spark.launch.locate import conf_flags, job_script, packages, spark_submit
@@ -37,7 +39,6 @@ from onceover.state.records.verdicts import WATERMARK
 # Attempts of one task before the query fails; local[N] without it would allow none (docs/facts.md).
 _TASK_ATTEMPTS: Final = 4
 _JVM_FLAGS: Final = [
-    "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     # Java's own notices, such as that an archive of classes was made elsewhere: a start is slower, no more.
     "-Xlog:disable",
@@ -116,14 +117,22 @@ class SparkJob:
 
 
 def replicate_job(
-    flow: Flow, *, until: str, master: str | None = None, begun_by: str | None = None
+    flow: Flow,
+    *,
+    until: str,
+    master: str | None = None,
+    begun_by: str | None = None,
+    launch: str | None = None,
+    leaves_others: bool = False,
 ) -> SparkJob:
     """Return the job that copies ``flow``.
 
     Args:
         until: ``caught-up``, ``forever`` or a duration such as ``10m``.
         master: instead of the flow file's ``spark.master``.
-        begun_by: what the layout says of who has begun the run; None where nobody asks for that.
+        begun_by: which run of a DAG begins it, for its layout; None where it is none.
+        launch: what tells this command or task from all others that start the flow; None makes it up.
+        leaves_others: it does nothing where a run lives that others have begun.
 
     Raises:
         UsageError: the master has fewer slots than the flow has lanes, or cannot be talked to safely; or
@@ -138,12 +147,16 @@ def replicate_job(
     report = home / "log" / "replicate.json"
     where = _master(flow.spark.master if master is None else master, flow.lanes)
     arguments = ["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)]
+    # The job may be run more than once, and each start knows what the ones before have begun. In one piece:
+    # it is somebody's name.
+    arguments += [f"--launch={launch or secrets.token_hex(8)}"]
+    arguments += [] if begun_by is None else [f"--begun-by={begun_by}"]
+    arguments += ["--leave-others"] if leaves_others else []
     return SparkJob(
         application=job_script("replicate.py"),
         master=where,
         conf=_conf(where, flow, "onceover.spark.daemon"),
-        # In one piece: it is somebody's name.
-        arguments=[*arguments, *([] if begun_by is None else [f"--begun-by={begun_by}"])],
+        arguments=arguments,
         environment=_environment(where),
         report=report,
         connections=_connections(flow),
@@ -244,7 +257,9 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         "spark.app.name": f"onceover {flow.flow}",
         "spark.driver.memory": "1g",
         # The JVM only plans: a concurrent collector's threads would take time from the copy.
-        _JAVA_OPTIONS: " ".join([*_JVM_FLAGS, *map(_quoted, archive_flags()), *_log_flags()]),
+        _JAVA_OPTIONS: " ".join(
+            [*collector_flags(), *_JVM_FLAGS, *map(_quoted, archive_flags()), *_log_flags()]
+        ),
         # Hadoop's files have modes of their own, whatever the process's umask is, also on other machines.
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
         "spark.sql.shuffle.partitions": "1",

@@ -23,6 +23,8 @@ DONE: Final = "done"
 ASKED: Final = "asked"
 FAILED: Final = "failed"
 _ERROR_CHARS: Final = 500
+# More than could take over from each other while a killed copy waits to be started again.
+_LAUNCHES: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +49,10 @@ class Layout:
         ended_passes: what it failed with passes by itself, such as a process that was killed.
         handled: whether this generation, or one before it, has copied through a handler; None where an older
             release began the flow, and has not kept that.
-        begun_by: which run of a schedule has begun it, so that its next try knows it for its own; None where
-            it was none.
+        begun_by: which run of a DAG has begun it, so that its next try knows it for its own; None where it
+            was none.
+        launches: what tells the commands and tasks apart that have led the flow last, the newest first. Each
+            may start it again where its processes are killed, unless another one has led it since.
     """
 
     generation: int
@@ -72,6 +76,7 @@ class Layout:
     ended_passes: bool = False
     handled: bool | None = None
     begun_by: str | None = None
+    launches: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""
@@ -93,7 +98,10 @@ class Layout:
                 seen=f"layout version {value.get('v')}",
                 resolve="run the version that wrote it, or a newer one",
             )
-        found = record(cls, value, "layout")
+        launches = value.get("launches")
+        found = record(
+            cls, {**value, "launches": tuple(launches)} if isinstance(launches, list) else value, "layout"
+        )
         if found.lanes < 1:
             raise unreadable("layout", "a lane or more in 'lanes'", str(found.lanes))
         return found
@@ -109,6 +117,16 @@ class Layout:
             return ended
         short, passes = error.message[:_ERROR_CHARS], isinstance(error, Retriable)
         return replace(ended, ended_error=short, ended_passes=passes)
+
+    @property
+    def may_be_begun_again(self) -> bool:
+        """Whether who has begun the run may start it anew by themselves: its processes were killed."""
+        return self.ended_why == FAILED and self.ended_passes
+
+    def is_followed_by(self, newer: Layout) -> bool:
+        """Tell whether a newer layout is one that the same launch, or the same run of a DAG, has begun."""
+        same_launch = bool(self.launches) and self.launches[:1] == newer.launches[:1]
+        return same_launch or (self.begun_by is not None and self.begun_by == newer.begun_by)
 
     @property
     def ids_to_fence(self) -> int:
@@ -145,6 +163,20 @@ def restarts_with(previous: Layout | None) -> int:
     if previous is None:
         return 0
     return previous.restarts + (leaves_unfinished(previous) and not previous.seized)
+
+
+def launches_with(previous: Layout | None, launch: str) -> tuple[str, ...]:
+    """Return ``launches`` of a layout that ``launch`` writes behind ``previous``.
+
+    Raises:
+        Fenced: that launch has led the flow before, and another one has taken over since.
+    """
+    known = () if previous is None else previous.launches
+    if known[:1] == (launch,):
+        return known
+    if previous is not None and launch in known:
+        raise taken_over(previous, "the newest start")
+    return (launch, *known)[:_LAUNCHES]
 
 
 def ever_handled(previous: Layout | None, *, handler: bool, seized: bool) -> bool | None:
@@ -218,11 +250,16 @@ def check_mine(seen: Layout | None, generation: int, run: str) -> Layout:
     """
     if seen is not None and (seen.generation, seen.run) == (generation, run) and seen.ready:
         return seen
+    raise taken_over(seen, f"generation {generation}, ready")
+
+
+def taken_over(seen: Layout | None, expected: str) -> Fenced:
+    """Return the error of a start that is not the newest one."""
     owner = "nobody" if seen is None else f"generation {seen.generation}, started on {seen.host}"
-    raise Fenced(
+    return Fenced(
         "another start of this flow has taken over; this one stops and leaves everything as it is",
         code=StateCode.FENCED,
-        expected=f"generation {generation}, ready",
+        expected=expected,
         seen=f"{owner}{'' if seen is None or seen.ready else ', not ready'}",
         resolve="nothing to do if the newer start was meant; see `onceover status`",
     )

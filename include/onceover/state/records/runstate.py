@@ -54,7 +54,7 @@ class FlowRun:
         error: what it failed with.
         passes: whether that passes by itself.
         interrupted: of a fenced one, whether there is a copy that has to be started again.
-        begun_by: which run of a schedule has begun it; None where it was none.
+        begun_by: which run of a DAG has begun it; None where it was none.
     """
 
     state: RunState

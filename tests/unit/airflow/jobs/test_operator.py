@@ -31,6 +31,7 @@ from onceover_airflow.jobs import retrying
 from onceover_airflow.jobs.hooks import SparkJobHook
 from onceover_airflow.jobs.operators import SPARK_UI_KEY, ReplicateOperator
 from onceover_airflow.jobs.retrying import RETRIES
+from onceover_airflow.jobs.verdict import TaskVerdict
 from tests.support.wait import wait_until
 from tests.unit.airflow.conftest import FakeSpark
 
@@ -87,16 +88,49 @@ def test_a_scheduled_copy_asks_each_time_whether_another_run_has_begun(
     assert (spark.saw is None) == (begins == "before this try")
 
 
-def test_only_a_run_of_the_schedule_leaves_its_name(
-    operator: ReplicateOperator, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "leaves"), [("scheduled", True), ("manual", False)])
+def test_a_run_leaves_its_name_and_what_its_own_tries_share(
+    operator: ReplicateOperator, monkeypatch: pytest.MonkeyPatch, kind: str, leaves: bool
 ) -> None:
-    """By which its next try tells its own driver from another run's."""
-    said: list[Any] = []
-    monkeypatch.setattr(submit, "replicate_job", lambda *_, begun_by, **__: said.append(begun_by))
-    for kind in ("scheduled", "manual"):
-        run = SimpleNamespace(run_type=kind, dag_id="replicate_flights", run_id="r 1")
-        operator.job(cast(Any, None), cast(Any, {"dag_run": run}))
-    assert said == ["replicate_flights r 1", None]
+    """By which its next try tells its own driver from another run's; who clears it starts it anew."""
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(submit, "replicate_job", lambda *_, **options: said.append(options))
+    run = SimpleNamespace(run_type=kind, dag_id="replicate_flights", run_id="r 1")
+    for tries in (RETRIES, RETRIES, RETRIES + 7):
+        context = {
+            "dag_run": run,
+            "ti": SimpleNamespace(max_tries=tries),
+            "params": {"run_length": "caught-up"},
+        }
+        operator.job(cast(Any, None), cast(Any, context))
+    assert {(each["begun_by"], each["leaves_others"]) for each in said} == {("replicate_flights r 1", leaves)}
+    first, second, cleared = (each["launch"] for each in said)
+    assert first == second != cleared
+    operator.job(cast(Any, None), cast(Any, {}))
+    assert (said[-1]["begun_by"], said[-1]["launch"]) == (None, None)
+
+
+def test_a_copy_that_was_killed_waits_for_nobody_to_be_told(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mail server may take a minute to answer, or never do: mostly in what has killed the copy, too."""
+    copied, told = threading.Event(), list[bool]()
+
+    def slow(_context: object, _reason: str) -> None:
+        told.append(copied.wait(30.0))
+
+    monkeypatch.setattr(retrying, "notify", slow)
+    monkeypatch.setattr("onceover_airflow.jobs.operators.time.sleep", lambda _: spark.tell(report=DONE))
+
+    def judged(verdict: TaskVerdict, report: object, _context: object) -> TaskVerdict:
+        if report:
+            copied.set()
+        return verdict
+
+    monkeypatch.setattr(operator, "judged", judged)
+    spark.tell(kill=signal.SIGKILL)
+    assert execute(operator)["restarts"] == 1
+    assert told == [True]
 
 
 UI = "http://127.0.0.1:4040"

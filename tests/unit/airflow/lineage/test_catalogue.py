@@ -98,7 +98,7 @@ def execute(spark: FakeSpark, outlets: Outlets, monkeypatch: pytest.MonkeyPatch)
     def execute(kind: type[FlowJobOperator] = ReplicateOperator, **arguments: Any) -> Any:
         with DAG("nightly"):
             task: Any = kind(task_id="work", flow="flights", **arguments)
-        ti = TaskInstance(dag_id="nightly", task_id="work", try_number=2, map_index=-1)
+        ti = TaskInstance(dag_id="nightly", task_id="work", try_number=2, max_tries=3, map_index=-1)
         run = SimpleNamespace(run_type="scheduled", dag_id="replicate_nightly", run_id="scheduled__2")
         context = {"ti": ti, "dag_run": run, "outlet_events": outlets, "params": {"run_length": FOREVER}}
         return task.execute.__wrapped__(task, context)

@@ -183,6 +183,17 @@ def test_connector_that_was_deleted_meanwhile_is_told() -> None:
         lifecycle(FakeWorkers()).states("x")
 
 
+def test_a_connector_that_is_deleted_while_it_is_listed_keeps_nobody_from_the_others() -> None:
+    """Created a moment ago it is in no worker's long answer; asked about by its name it is gone again."""
+
+    def listed(request: httpx.Request) -> httpx.Response | None:
+        if request.url.path != "/connectors":
+            return None
+        return Response(200, json={} if request.url.query else ["gone"])
+
+    assert FakeWorkers(faults=[listed]).rest().connectors() == ()
+
+
 def test_worker_that_does_not_know_a_connector_for_long_is_as_good_as_silent() -> None:
     """The others do, so it is there; without exactly-once nothing would fence tasks of that worker."""
     faults: list[Answer] = [lambda request: Response(404) if request.url.host == "w1" else None]

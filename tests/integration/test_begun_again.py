@@ -1,0 +1,123 @@
+"""A copy whose processes were killed and that is started anew by itself, and what somebody does meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from onceover.errors import Fenced, Retriable
+from onceover.lead import leader as leading
+from onceover.lead.supervisor import Supervisor
+from onceover.state.records.layout import ASKED, FAILED
+from onceover.stops.requests import request_stop
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.runs import supervisor
+from tests.support.clusters import SharedCluster
+from tests.support.flowcase import TIMEOUT_S, FlowCase, standing
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[FlowCase]:
+    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
+    yield case
+    case.close()
+
+
+KILLED = Retriable("the Spark JVM is gone: it was killed")
+
+
+@contextmanager
+def begun(case: FlowCase, launch: str, begun_by: str | None = None) -> Iterator[Supervisor]:
+    """Yield a supervisor that a command with a name has made, which has led nothing yet."""
+    watch = case.flow().watch
+    source, target = open_clusters(watch.flow)
+    with source, target:
+        lead = supervisor(watch, source, target, launch=launch, begun_by=begun_by)
+        try:
+            yield lead
+        finally:
+            lead.close()
+
+
+def asked(case: FlowCase, *, wait_s: float = TIMEOUT_S) -> dict[str, object]:
+    """Ask the flow to stop, as a person at another machine does."""
+    _, target = open_clusters(case.flow().watch.flow)
+    with target:
+        return request_stop(target, case.name, wait_s=wait_s)
+
+
+@pytest.mark.parametrize("by", ["its command", "the next try of its task", "somebody else"])
+def test_who_was_told_that_nobody_copies_is_not_copied_behind(case: FlowCase, by: str) -> None:
+    """Killed, and about to be started anew by who began it: that ends at once. One by hand does not."""
+    with begun(case, "a", "dag run") as killed:
+        killed.start()
+        killed.discover()
+        killed.end(FAILED, KILLED)
+    assert asked(case) == {"generation": 1, "stopped": True, "was_running": False}
+    names_of = {"its command": ("a", None), "the next try of its task": ("b", "dag run")}
+    with begun(case, *names_of.get(by, ("c", None))) as again:
+        again.start()
+        assert again.was_asked_before() is (by != "somebody else")
+        again.end(ASKED)
+    # It is taken back: the next start of the same task copies.
+    with begun(case, "a", "dag run") as later:
+        if by == "its command":
+            later.start()
+            assert not later.was_asked_before()
+            later.end()
+
+
+def test_a_request_that_meets_a_kill_is_answered_by_the_next_start(case: FlowCase) -> None:
+    """The driver is gone without a word, and its command starts another: that one is asked, and ends."""
+    with begun(case, "a") as killed, ThreadPoolExecutor() as pool:
+        killed.start()
+        answer = pool.submit(asked, case)
+        wait_until(lambda: standing(case), TIMEOUT_S, "it is asked")
+        with begun(case, "a") as again:
+            again.start()
+            assert again.was_asked_before() or again.was_asked_to_stop()
+            again.end(ASKED)
+            assert answer.result(TIMEOUT_S) == {"generation": 1, "stopped": True, "was_running": True}
+    assert standing(case) is None
+
+
+@pytest.mark.parametrize("taken", ["by a run", "by a change by hand"])
+def test_a_start_by_itself_leaves_alone_who_came_meanwhile(case: FlowCase, taken: str) -> None:
+    """Between the death and the new driver somebody has begun the flow elsewhere, or a switchover."""
+    with begun(case, "a") as killed:
+        killed.start()
+        killed.end(FAILED, KILLED)
+    with begun(case, "b") as newer:
+        layout = newer.start() if taken == "by a run" else newer.leader.seize()
+        with begun(case, "a") as again, pytest.raises(Fenced, match="taken over"):
+            again.start()
+        # Its id is still good, and the layout its own.
+        newer.leader.check()
+        newer.leader.note("positions", {"v": 1, "at_ms": 1})
+        assert newer.leader.layout == layout
+        if taken == "by a run":
+            newer.end()
+
+
+def test_a_start_that_was_overtaken_behind_its_look_leaves_the_newer_one_too(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks before it takes the leader's id, and again behind that."""
+    monkeypatch.setattr(leading, "_RECOVERY_PAUSE_S", (0.05, 0.1))
+    with begun(case, "a") as killed:
+        killed.start()
+        killed.end(FAILED, KILLED)
+    with begun(case, "b") as newer:
+        layout = newer.start()
+        with begun(case, "a") as again, pytest.raises(Fenced, match="taken over"):
+            again.leader.start()
+        newer.leader.note("positions", {"v": 1, "at_ms": 1})
+        assert newer.leader.layout == layout
+        newer.end()
