@@ -148,6 +148,38 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("what", ["is stopped", "is begun by somebody else"])
+def test_what_is_done_while_a_killed_copy_waits_to_be_started_again_counts(
+    flow: Path,
+    topic: str,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    tmp_path: Path,
+    what: str,
+) -> None:
+    """Eight seconds before its third start. Told that nobody copies, a person is not copied behind."""
+    run = Replicate(flow, tmp_path, "--until", "forever")
+    run.copying()
+    for count in range(1, 4):
+        wait_until(lambda: run.driver_note()["generation"] == count, START_S, "it is started again")  # noqa: B023
+        os.kill(run.driver_note()["jvm_pid"], signal.SIGKILL)
+        wait_until(lambda: InlineFlow(flow).status()["run"]["ended"] == "failed", START_S, "it has ended")
+    if what == "is stopped":
+        code, told = run_cli(tmp_path, "stop", str(flow))
+        assert (code, told["stopped"], told["was_running"]) == (0, True, False)
+        assert run.wait() == 0, run.text()
+        document = run.document()
+        assert (document["generation"], document["records"], document["restarts"]) == (4, 0, 3)
+    else:
+        InlineFlow(flow).copy()
+        assert run.wait() == 4, run.text()
+        assert run.document()["error"]["seen"].startswith("generation 4")
+        assert InlineFlow(flow).status()["generation"] == 4
+        assert_same(source_cluster.client, target_cluster.client, [topic])
+    assert_nothing_open(flow, target_cluster)
+
+
+@pytest.mark.soak
 def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     flow: Path,
     topic: str,

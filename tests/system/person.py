@@ -194,11 +194,6 @@ class Form:
     def _trigger(self) -> Locator:
         return self._dialog.get_by_role("button", name="Trigger")
 
-    def leave_paused(self) -> Form:
-        """Of a DAG that is paused: start a run that does not begin."""
-        self._dialog.get_by_text("on trigger").click()
-        return self
-
     def fill(self, **values: Value) -> Form:
         """Fill in fields by their names, each the way that its kind asks for."""
         for name, value in values.items():
