@@ -1,4 +1,4 @@
-"""Every form, as a person meets it in a browser: opens valid, is sent untouched, and takes every field (soak)."""
+"""Every form, as a person meets it in a browser: opens valid, is sent untouched, takes every field (soak)."""
 
 from __future__ import annotations
 
