@@ -180,6 +180,28 @@ def test_what_is_done_while_a_killed_copy_waits_to_be_started_again_counts(
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("at", ["its first record", "its topics", "its note"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_as_it_begins_ends_as_asked(
+    flow: Path, target_cluster: SharedCluster, tmp_path: Path, at: str, number: signal.Signals
+) -> None:
+    """Its JVM got the signal until its driver had left a note, and it had failed."""
+
+    def begun() -> bool:
+        status = InlineFlow(flow).status()
+        enrolled = any(each["enrolled_ms"] for each in status["partitions"])
+        told = {"its first record": status["generation"], "its topics": status["generation"] and enrolled}
+        return bool(told.get(at, run.driver_note()))
+
+    run = Replicate(flow, tmp_path, "--until", "forever")
+    wait_until(begun, START_S, at, poll_s=0.01)
+    run.child.send_signal(number)
+    assert run.wait(30.0) == 0, run.text()
+    assert InlineFlow(flow).status()["run"]["ended"] == "asked"
+    assert_nothing_open(flow, target_cluster)
+
+
+@pytest.mark.soak
 def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     flow: Path,
     topic: str,

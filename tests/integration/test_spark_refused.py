@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import subprocess
 from dataclasses import dataclass
@@ -10,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from onceover.cli import sparkjob
 from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.output import Interrupted
 from onceover.config.flow.load import load_flow
-from onceover.errors import Fatal, OnceoverError, Retriable
+from onceover.errors import Fatal, OnceoverError, Retriable, UsageError
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
 from onceover.spark.launch.master import reach
@@ -131,6 +134,32 @@ def test_end_without_a_report(
     assert caught.value.code == name
     if "Unrecognized" in script:
         assert "Unrecognized option" in str(caught.value.seen)
+
+
+def test_what_java_says_is_told_and_not_where_in_its_code_it_was(tmp_path: Path) -> None:
+    """Its frames are many, and the reason stands before them."""
+    frames = "".join(f"\\tat org.apache.spark.Some.thing(Some.scala:{n})\\n" for n in range(30))
+    job = scripted(tmp_path, f"printf 'Exception: Too many open files\\n{frames}\\t... 12 more\\n'; exit 1")
+    child = ChildProcess.start(job.command(), name="job", log_path=job.output)
+    child.wait(10.0)
+    with pytest.raises(Fatal) as caught:
+        job_result(job, child)
+    assert caught.value.seen == "Exception: Too many open files"
+
+
+def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver could write down neither its report nor its last words."""
+    job = scripted(tmp_path, "exit 1")
+    child = ChildProcess.start(job.command(), name="job", log_path=job.output)
+    child.wait(10.0)
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sparkjob, "NamedTemporaryFile", full)
+    with pytest.raises(UsageError, match="No space left on device") as caught:
+        job_result(job, child)
+    assert (caught.value.code, caught.value.where) == ("PATH_UNUSABLE", str(job.output.parent))
 
 
 @pytest.mark.parametrize(

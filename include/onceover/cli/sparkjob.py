@@ -8,11 +8,13 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.terminal.output import Interrupted
-from onceover.errors import Fatal, OnceoverError, Retriable
+from onceover.errors import Fatal, OnceoverError, Retriable, unusable_path
 from onceover.exitstatus import killed_by
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
@@ -26,6 +28,10 @@ from onceover.spark.launch.submit import SparkJob
 _DRIVER_ENDS_S: Final = 20.0
 # Enough of Spark's last words to see why it did not come up.
 _TAIL_LINES: Final = 5
+_TAIL_OF_JAVA: Final = 200
+_FRAME: Final = re.compile(r"\s+at \S+\(|\s+\.\.\. \d+ more")
+# As long as a report of many topics is.
+_REPORT_BYTES: Final = 64 << 10
 # All that spark-submit says, with code 1, where the JVM that makes its command line was killed.
 _NO_LAUNCHER: Final = re.compile(r"\S*spark-class: line \d+: CMD: bad array subscript")
 
@@ -80,7 +86,7 @@ def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> 
     if failure is not None:
         reported = _reported(document["exit"], failure)
         # Asked to end before its driver listens, the JVM is what is ended.
-        raise _stopped_early() if stopped and was_killed(reported) else reported
+        raise stopped_early() if stopped and was_killed(reported) else reported
     return document
 
 
@@ -91,7 +97,7 @@ def was_killed(error: OnceoverError) -> bool:
 
 def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
     if stopped:
-        return _stopped_early()
+        return stopped_early()
     number, said = killed_by(child.returncode or 0), child.tail(_TAIL_LINES)
     if number is not None or _NO_LAUNCHER.fullmatch(said):
         return Retriable(
@@ -100,18 +106,40 @@ def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
             where=str(child.log_path),
             resolve="run it again: it resumes where it was; the log says more",
         )
+    if (refused := _unwritable(child.log_path.parent)) is not None:
+        return unusable_path(refused)
     return Fatal(
         f"Spark did not run the driver (exit code {child.returncode}, no report)",
         code=CommandCode.DRIVER_FAILED,
         where=str(child.log_path),
-        seen=said,
+        seen=_last_words(child),
         resolve="correct what the log's last lines say",
     )
 
 
-def _stopped_early() -> Interrupted:
+def _unwritable(folder: Path) -> OSError | None:
+    """Return why a driver's report, or what it printed, cannot be written: mostly a disk that is full."""
+    try:
+        with NamedTemporaryFile(dir=folder) as file:
+            file.write(bytes(_REPORT_BYTES))
+            file.flush()
+    except OSError as error:
+        return OSError(error.errno, error.strerror, str(folder))
+    return None
+
+
+def _last_words(child: ChildProcess) -> str:
+    """Return the last lines that say something: of Java's, most tell where in its code it was."""
+    lines = child.tail(_TAIL_OF_JAVA).splitlines()
+    return "\n".join([line for line in lines if not _FRAME.match(line)][-_TAIL_LINES:])
+
+
+def stopped_early() -> Interrupted:
+    """Return what a run ends with that somebody has ended before it could say how it stands."""
     return Interrupted(
-        "stopped before it had begun", code=CommandCode.STOPPED_EARLY, resolve="start it again"
+        "stopped before it had begun, or could finish what it had",
+        code=CommandCode.STOPPED_EARLY,
+        resolve="start it again: it goes on where it was",
     )
 
 

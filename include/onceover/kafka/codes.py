@@ -19,6 +19,8 @@ class KafkaCode(Code):
     NO_TICKET = auto()
     NO_SIGNER = auto()
     NO_TOKEN = auto()
+    # The Python that we run in.
+    PYTHON_OPTIMIZED = auto()
     FOREIGN_CLUSTER = auto()
     # Rights.
     NOT_AUTHORIZED = auto()

@@ -38,6 +38,7 @@ _VERSION: Final = re.compile(r'(?:version "(?:1\.)?|^java\.base@)(\d+)([^"\s]*)'
 
 # What Java reads by itself, in each of its programs.
 _JAVAS_OWN: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_SAID_LINES: Final = 2
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
 
@@ -86,8 +87,14 @@ def find_java() -> Java:
         where="JAVA_HOME, PATH, " + ", ".join(_USUAL_DIRECTORIES),
         expected=f"Java {' or '.join(map(str, SUPPORTED_MAJORS))} with the module {REQUIRED_MODULE}",
         seen="; ".join(rejected) or "no Java at all",
-        resolve=f"run: {install_command()}",
+        resolve=_correct(" ".join(rejected)) or f"run: {install_command()}",
     )
+
+
+def _correct(said: str) -> str | None:
+    """Return which variable is to be corrected, where Java has read one, says so, and did not start."""
+    found = re.search(rf"(?:Picked up|NOTE: Picked up) ({'|'.join(_JAVAS_OWN)}):", said)
+    return f"correct {found.group(1)}, or unset it" if found else None
 
 
 def ensure_java() -> Java:
@@ -138,8 +145,12 @@ def _probe(executable: Path, rejected: list[str]) -> Java | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         rejected.append(f"{executable}: {error}")
         return None
-    if parsed is None or parsed[0] not in SUPPORTED_MAJORS:
-        rejected.append(f"{executable}: version {parsed[1] if parsed else 'unknown'}")
+    if parsed is None:
+        said = " / ".join(modules.split("\n")[:_SAID_LINES]).strip()
+        rejected.append(f"{executable}: {said or 'no version'}")
+        return None
+    if parsed[0] not in SUPPORTED_MAJORS:
+        rejected.append(f"{executable}: version {parsed[1]}")
         return None
     if REQUIRED_MODULE not in modules:
         rejected.append(f"{executable}: without {REQUIRED_MODULE}")

@@ -137,6 +137,9 @@ class DriverRun:
             self._watch, source, target, home=self._home, begun_by=begun.by, launch=begun.launch
         )
         try:
+            if self._stop.is_set():
+                # Told to end before it has led anything: it takes nothing from nobody.
+                return
             if begun.leaves_others:
                 leave_alone(target, flow.flow, begun.by)
             self.layout = leader.start()
@@ -199,7 +202,7 @@ class DriverRun:
         with suppress(Py4JError, PySparkException, ConnectionError):
             for query in spark.streams.active:
                 query.stop()
-        error = cause_of(cause, self._jvm)
+        error = cause_of(cause, self._jvm, partial(is_ending, spark))
         try:
             # Told to end, by a signal or by request, its JVM may be taken from it before it is through.
             asked = self._stop.is_set() or leader.was_asked_to_stop()
@@ -434,7 +437,11 @@ def main(argv: Sequence[str], opening: Opening) -> int:
         log.exception("the driver failed")
         foreign = unexpected(error)
         document.update(exit=foreign.exit_code, error=foreign.as_dict())
-    args.report.parent.mkdir(parents=True, exist_ok=True)
-    args.report.write_text(json.dumps(document, indent=1))
-    sys.stdout.flush()
+    try:
+        args.report.parent.mkdir(parents=True, exist_ok=True)
+        args.report.write_text(json.dumps(document, indent=1))
+        sys.stdout.flush()
+    except OSError as error:
+        # Its exit code tells the most of it.
+        log.error("the report cannot be written: %s", error)  # noqa: TRY400
     return int(document["exit"])

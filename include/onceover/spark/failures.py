@@ -98,7 +98,9 @@ def carried(error: Exception) -> WorkerError:
 
 def error_of(failure: Exception) -> OnceoverError:
     """Return what a failed query or job of Spark's means."""
-    text = str(failure)
+    text = _told_by(failure)
+    if text is None:
+        return jvm_gone()
     for match in reversed(list(_CARRIED.finditer(text))):
         error = _uncarried(match.group(1))
         if error is not None:
@@ -128,16 +130,26 @@ def query_error(failure: Exception, is_ending: Callable[[], bool]) -> OnceoverEr
     return jvm_gone() if error.code == SparkCode.SPARK_FAILED and is_ending() else error
 
 
-def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S) -> OnceoverError:
+def session_error(
+    failure: Exception,
+    parent: int,
+    wait_s: float = _GONE_WAIT_S,
+    is_ending: Callable[[], bool] = lambda: False,
+) -> OnceoverError:
     """Return what an exception of py4j means: a JVM that is gone, or one that objects.
 
     Args:
         failure: of a call into the JVM.
         parent: process id of the JVM, which starts the driver as its child.
         wait_s: how long its process may take to be gone after its sockets.
+        is_ending: as for ``query_error``.
     """
-    is_broken = isinstance(failure, Py4JNetworkError | ConnectionError) or _was_cut_off(failure)
+    text = _told_by(failure)
+    is_broken = text is None or isinstance(failure, Py4JNetworkError | ConnectionError)
+    is_broken = is_broken or _was_cut_off(failure)
     error = error_of(failure)
+    if not is_broken and error.code == SparkCode.SPARK_FAILED and is_ending():
+        return jvm_gone()
     if not is_broken and error.code != SparkCode.SPARK_FAILED:
         return error
     # Whatever nobody knows may be the words of something that missed its JVM.
@@ -149,10 +161,21 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
     if not is_broken:
         return error
     return Fatal(
-        f"the driver cannot talk to its JVM any more: {_short(str(failure)) or type(failure).__name__}",
+        f"the driver cannot talk to its JVM any more: {_short(text or '') or type(failure).__name__}",
         code=SparkCode.JVM_UNREACHABLE,
         resolve="see the log",
     )
+
+
+def _told_by(failure: Exception) -> str | None:
+    """Return the text of an exception; None where its JVM would have to be asked for it, and is gone.
+
+    Those of py4j and of PySpark fetch the stack trace when somebody wants to read them.
+    """
+    try:
+        return str(failure)
+    except (Py4JError, ConnectionError):
+        return None
 
 
 def _was_cut_off(failure: Exception) -> bool:
@@ -170,7 +193,7 @@ def opening_error(failure: Exception) -> OnceoverError:
     Spark gives up after a minute and stops the context by itself, which may be before or after it is handed
     out: whatever was about to be done with it then misses a part.
     """
-    text = str(failure)
+    text = _told_by(failure) or ""
     error = error_of(failure)
     missing = _MISSING.search(text)
     if error.code != SparkCode.JVM_GONE and missing is None:
@@ -183,17 +206,20 @@ def opening_error(failure: Exception) -> OnceoverError:
     )
 
 
-def cause_of(failure: BaseException, parent: int) -> OnceoverError:
+def cause_of(
+    failure: BaseException, parent: int, is_ending: Callable[[], bool] = lambda: False
+) -> OnceoverError:
     """Return what a run has failed with, in words.
 
     Args:
         failure: whatever was raised.
         parent: process id of the JVM.
+        is_ending: as for ``query_error``.
     """
     if isinstance(failure, OnceoverError):
         return failure
     if isinstance(failure, Py4JError | PySparkException | ConnectionError):
-        return session_error(failure, parent)
+        return session_error(failure, parent, is_ending=is_ending)
     return unexpected(failure)
 
 

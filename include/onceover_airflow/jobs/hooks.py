@@ -13,11 +13,9 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.exceptions import AirflowException
@@ -25,6 +23,7 @@ from airflow.sdk.exceptions import AirflowException
 from onceover.private import UMASK
 from onceover.process.children import guarded_argv
 from onceover.shown import visible
+from onceover.spark.launch.driverprocess import ask_to_end, children_of
 from onceover.spark.launch.locate import spark_submit
 from onceover.spark.launch.scratch import scratch
 from onceover.spark.launch.submit import SparkJob
@@ -122,7 +121,7 @@ class SparkJobHook(SparkSubmitHook):
         except (OSError, ValueError):
             return {}
         process: subprocess.Popen[str] | None = self._submit_sp
-        own = set() if process is None else {each.pid for each in _children(process.pid, recursive=True)}
+        own = set() if process is None else {each.pid for each in children_of(process.pid, recursive=True)}
         pid = note.get("pid") if isinstance(note, dict) else None
         return note if isinstance(note, dict) and isinstance(pid, int) and pid in own else {}
 
@@ -176,13 +175,8 @@ class SparkJobHook(SparkSubmitHook):
         process: subprocess.Popen[str] | None = self._submit_sp
         if process is None:
             return
-        # spark-submit replaces itself with the JVM, whose child the Python driver is.
-        for child in _children(process.pid):
-            # A child that ended meanwhile has no command line; the driver may be the next one.
-            with suppress(psutil.NoSuchProcess):
-                if str(self._job.application) in child.cmdline():
-                    self.log.info("asking the driver to stop")
-                    child.terminate()
+        if ask_to_end(process.pid, self._job.application):
+            self.log.info("the driver was asked to stop")
 
     def await_end(self, timeout_s: float) -> bool:
         """Tell whether the job ended within ``timeout_s`` seconds, or was never started."""
@@ -194,10 +188,3 @@ class SparkJobHook(SparkSubmitHook):
         except subprocess.TimeoutExpired:
             return False
         return True
-
-
-def _children(pid: int, *, recursive: bool = False) -> list[psutil.Process]:
-    try:
-        return list(psutil.Process(pid).children(recursive=recursive))
-    except psutil.NoSuchProcess:
-        return []

@@ -41,3 +41,18 @@ def test_clients_are_there_for_who_asks(script: str) -> None:
     """A handler may have one of its own; whoever has loaded the library before keeps it."""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_python_without_assertions_asks_no_broker() -> None:
+    """One of the library's reads a byte of each answer: without it what follows is read as something else."""
+    script = """
+from onceover.errors import UsageError
+from onceover.kafka.cluster import LiveCluster
+from onceover.config.clients.resolve import ClientConfig
+try:
+    LiveCluster(ClientConfig("east", {"bootstrap.servers": "127.0.0.1:1"})).open()
+except UsageError as error:
+    print(error.code)
+"""
+    done = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "PYTHON_OPTIMIZED", done.stderr

@@ -33,6 +33,27 @@ def through_spark(error: Exception) -> OnceoverError:
     return error_of(PySparkException(AROUND.format(text=caught.value)))
 
 
+class Asking(Py4JError):  # type: ignore[misc]  # py4j has no types
+    """What py4j raises of a JVM's exception: who wants to read it asks that JVM for the stack trace."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_a_failure_that_nobody_can_be_asked_about_any_more_is_a_jvm_that_is_gone() -> None:
+    """Its text was wanted, which called the JVM: that ended the driver as something that nobody foresaw."""
+    for found in (cause_of(Asking(), -1), session_error(Asking(), -1), error_of(Asking())):
+        assert found.code == "JVM_GONE"
+
+
+def test_a_jvm_that_was_told_to_end_is_asked_before_its_words_are_believed() -> None:
+    """It is deaf some seconds before it is gone, on a busy machine more than anybody waits."""
+    objects = Py4JError("Cannot call methods on a thing that is null")
+    parent = os.getppid()
+    assert session_error(objects, parent, 0.0, lambda: True).code == "JVM_GONE"
+    assert session_error(objects, parent, 0.0, lambda: False).code == "SPARK_FAILED"
+
+
 def test_query_that_fails_while_its_jvm_goes_down_failed_by_that() -> None:
     """Whatever it says of it; what one of us has raised is told as it is."""
     seen = PySparkException('Cannot invoke "DAGScheduler.cleanupQueryJobs(long)" because it is null')

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
-import os
 import signal
 import threading
 import time
@@ -15,21 +13,20 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import psutil
-
 from onceover.cli.parsers.replicate import CAUGHT_UP
-from onceover.cli.sparkjob import job_result, running_job, was_killed
+from onceover.cli.sparkjob import job_result, running_job, stopped_early, was_killed
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.signals import asked_to_end
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir, say_clash
-from onceover.errors import OnceoverError
+from onceover.config.flow.load import load_flow, say_clash
+from onceover.errors import OnceoverError, Retriable
 from onceover.planning.background import in_background
 from onceover.process.children import ChildProcess
 from onceover.shown import lined
 from onceover.spark.launch.again import Restarts
+from onceover.spark.launch.driverprocess import ask_to_end
 from onceover.spark.launch.submit import SparkJob, replicate_job
 
 log = logging.getLogger(__name__)
@@ -77,40 +74,32 @@ def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts)
                 return _once(flow, job.with_own_files(), progress, stopping) | {"restarts": restarts.made}
             except OnceoverError as error:
                 pause_s = restarts.pause_s(time.monotonic() - begun_s) if was_killed(error) else None
-                if pause_s is None or stopping.wait(pause_s):
+                if pause_s is None:
                     raise
+                if stopping.wait(pause_s):
+                    raise stopped_early() from error
                 log.warning("%s; started again at once, %d of %d", error, restarts.number, restarts.most)
 
 
 def _once(flow: Flow, job: SparkJob, progress: _Progress, stopping: threading.Event) -> dict[str, Any]:
     with running_job(job, f"replicate {flow.flow}") as child:
-        _attend(child, flow, stopping, progress)
-    return job_result(job, child, stopped=stopping.is_set())
+        _attend(child, job, stopping, progress)
+    document = job_result(job, child, stopped=stopping.is_set())
+    if stopping.is_set() and document["generation"] is None:
+        raise stopped_early()
+    return document
 
 
-def _attend(child: ChildProcess, flow: Flow, stopping: threading.Event, progress: _Progress) -> None:
+def _attend(child: ChildProcess, job: SparkJob, stopping: threading.Event, progress: _Progress) -> None:
     while child.alive and not stopping.wait(0.1):
         progress.tick()
     progress.end()
-    if child.alive:
-        _signal_driver(child, flow)
+    # A signal to the JVM would take Spark away underneath the driver.
+    if child.alive and not ask_to_end(child.pid, job.application):
+        child.send_signal(signal.SIGTERM)
+    # Whoever does not end by then is killed, with the job's scratch: somebody waits for it.
+    with suppress(Retriable):
         child.wait(_STOP_WAIT_S)
-
-
-def _signal_driver(child: ChildProcess, flow: Flow) -> None:
-    """Ask the Python driver to end: a signal to the JVM would take Spark away underneath it."""
-    try:
-        note = json.loads((run_dir(flow) / DRIVER_NOTE).read_text())
-        family = {p.pid for p in psutil.Process(child.pid).children(recursive=True)}
-    except (OSError, ValueError, psutil.Error):
-        family, note = set(), None
-    pid = note.get("pid") if isinstance(note, Mapping) else None
-    if pid in family:
-        # Gone by now, it has ended by itself.
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-    else:
-        child.send_signal(signal.SIGTERM)  # it has not begun to copy
 
 
 class _Progress:

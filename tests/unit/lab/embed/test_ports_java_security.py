@@ -124,6 +124,19 @@ def test_unusable_java_is_listed_with_the_command_to_run(
     find_java.cache_clear()
 
 
+def test_java_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a variable of Java's own is the reason, installing another one would not help."""
+    java = find_java().executable
+    monkeypatch.setattr(java_module, "_candidates", lambda: iter([java]))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:NoSuchFlag")
+    find_java.cache_clear()
+    with pytest.raises(UsageError) as caught:
+        find_java()
+    find_java.cache_clear()
+    assert "NoSuchFlag" in str(caught.value.seen)
+    assert caught.value.resolve == "correct JAVA_TOOL_OPTIONS, or unset it"
+
+
 def test_secrets_do_not_show() -> None:
     """repr names the users, never the passwords; each instance has its own."""
     one, two = Security("PLAIN"), Security("PLAIN")
