@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from onceover.errors import OnceoverError
 from onceover.process.java import ensure_java
 from onceover.spark.launch import archive
-from onceover_lab.embed.archive import make_archive
 from onceover_lab.embed.jars import COORDINATES, DEFAULT_VERSION, kafka_jars
+from onceover_lab.embed.makearchive import make_archive
 
 log = logging.getLogger("setup")
 

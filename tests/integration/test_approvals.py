@@ -15,8 +15,8 @@ from onceover.planning.approval import Approval
 from onceover.seeding import apply as seedapply
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import Choice
+from onceover.wiring.failovers.seeding import Seeding
 from onceover.wiring.repairs import RepairRequest
-from onceover.wiring.seeding import Seeding
 from tests.support.operations import apply_repair, apply_seed, plan_repair, plan_seed
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene, generation

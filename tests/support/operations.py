@@ -16,10 +16,10 @@ from onceover.planning.operation import Caller, Pause, Tell
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import SeedPlan
 from onceover.topics.sync import AppliedSync
+from onceover.wiring.failovers.seeding import Seeding, seeder
 from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.repairs import RepairRequest, repairer
-from onceover.wiring.seeding import Seeding, seeder
 from onceover.wiring.topics import topic_sync
 
 Announce = Callable[[Any], None]

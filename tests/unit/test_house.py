@@ -39,11 +39,11 @@ def parsed(path: Path) -> ast.Module:
 
 
 def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
-    """Yield what a module imports when it is loaded; what functions import later makes no circle."""
+    """Yield what a module imports, when it is loaded or later, in a function: both are needed to read it."""
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.expr) or _for_types_only(node):
+        if isinstance(node, ast.expr) or _for_types_only(node):
             continue
         todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.ImportFrom) and node.module in known:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from onceover.config.clients.resolve import ClientConfig, resolve_clients
+from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
+from onceover.config.flow.sides import resolve_clients
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import FlowIdentity

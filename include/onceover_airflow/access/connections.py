@@ -13,10 +13,10 @@ from airflow.sdk.log import mask_secret
 
 from onceover.config import home
 from onceover.config.clients.connection import variable_of
-from onceover.config.clients.resolve import resolve_clients
 from onceover.config.connect.connectclients import resolve_connect
 from onceover.config.connect.connectfile import ConnectFile
 from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.sides import resolve_clients
 from onceover_airflow.access.secrets import environment, secret_texts
 from onceover_airflow.errors import TaskFailed
 

@@ -34,8 +34,9 @@ from onceover_airflow.jobs.verdict import (
     read_report,
     topics_in,
 )
-from onceover_airflow.lineage.catalogue import LineageRun, ToldOf, open_run
+from onceover_airflow.lineage.catalogue import ToldOf, open_run
 from onceover_airflow.lineage.naming import FlowEnds, ends_of, topic_uri
+from onceover_airflow.lineage.untold import LineageRun
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

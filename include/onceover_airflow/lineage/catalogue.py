@@ -6,10 +6,11 @@ Invariant: where no transport is configured nothing is made, and nothing importe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
+
+from onceover_airflow.lineage.untold import LineageRun
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
@@ -26,27 +27,6 @@ class ToldOf(StrEnum):
 
     COPY = "copy"
     AUDIT = "audit"
-
-
-class LineageRun:
-    """What a job's task tells while it runs. This one tells nobody: lineage is not configured.
-
-    Used as a context around the job; an exception that leaves it is the end of the run.
-    """
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def copies(self, topics: Mapping[str, str]) -> None:
-        """Tell which topics are copied now, source name to target name."""
-
-    def saw(self, report: Mapping[str, Any]) -> None:
-        """Tell what the job has reported at its end."""
 
 
 def open_run(

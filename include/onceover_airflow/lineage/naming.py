@@ -41,7 +41,7 @@ def ends_of(flow: Flow, environ: Mapping[str, str]) -> FlowEnds:
     Raises:
         UsageError: a client of the flow is not in order.
     """
-    from onceover.config.clients.resolve import resolve_clients
+    from onceover.config.flow.sides import resolve_clients
     from onceover.wiring.handlers import dead_letter_of
 
     source, target = (

@@ -20,7 +20,7 @@ from openlineage.client.event_v2 import Run, RunEvent, RunState
 from openlineage.client.facet_v2 import RunFacet
 
 from onceover_airflow.lineage.about import AuditEvents, CopyEvents
-from onceover_airflow.lineage.catalogue import LineageRun
+from onceover_airflow.lineage.untold import LineageRun
 
 log = logging.getLogger(__name__)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from onceover_airflow.telling.pages import PREFIX
+from onceover_airflow.telling.pages import FRAME, PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 # Airflow cuts longer names in its navigation.
 _NAME: Final = "Onceover"
-FRAME: Final = "frame.js"
 
 
 class LazyPages:

@@ -30,10 +30,10 @@ from onceover.board.topicpage import one_topic as page_of_topic
 from onceover.config.home import onceover_home
 from onceover_airflow.access.connections import connections_given
 from onceover_airflow.serving.board import FRESH_S, Asking, Board
-from onceover_airflow.serving.lazy import FRAME
 from onceover_airflow.telling.pages import (
     FLOW_QUERY,
     FOLDERS,
+    FRAME,
     PREFIX,
     base_path,
     page_link,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onceover.planning.plan import Change
     from onceover.seeding.apply import Seeder
     from onceover.seeding.plan import SeedPlan
-    from onceover.wiring.seeding import Adoption, Seeding
+    from onceover.wiring.failovers.seeding import Adoption, Seeding
 
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
@@ -96,7 +96,8 @@ class SeedTasks(OperationTasks["SeedPlan"]):
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[Seeder]:
         """Yield what is to be seeded or adopted, with both clusters open."""
-        from onceover.wiring import flows, seeding
+        from onceover.wiring import flows
+        from onceover.wiring.failovers import seeding
         from onceover.wiring.offsetfiles import offset_files, within
 
         params = context["params"]
@@ -156,14 +157,14 @@ def _flow(flow: str, params: Mapping[str, Any]) -> Iterator[Flow]:
 
 def _seeding(params: Mapping[str, Any]) -> Seeding:
     from onceover.seeding.plan import Choice
-    from onceover.wiring.seeding import Seeding
+    from onceover.wiring.failovers.seeding import Seeding
 
     choice = Choice(replace=params["replace"], missing=params["missing"])
     return Seeding(params["origin"], choice, params["topic"] or None)
 
 
 def _adoption(params: Mapping[str, Any]) -> Adoption:
-    from onceover.wiring.seeding import Adoption
+    from onceover.wiring.failovers.seeding import Adoption
 
     return Adoption(
         source=params["mm2_source"] or None,

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 PREFIX: Final = "/onceover"
+FRAME: Final = "frame.js"
 # Folders of a flow's pages, by what they are called in an address.
 FOLDERS: Final = {"audits": "audit", "drills": "drills"}
 # In the address of a DAG: names the flow that its form is to be opened with.

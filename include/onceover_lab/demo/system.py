@@ -15,8 +15,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import onceover
-from onceover.config.clients.resolve import resolve_clients
 from onceover.config.flow.load import load_flow
+from onceover.config.flow.sides import resolve_clients
 from onceover.errors import Retriable
 from onceover.kafka.cluster import LiveCluster
 from onceover.operate.status import flow_status

@@ -10,17 +10,11 @@ the jars changed, brokers start as always.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import tempfile
 from pathlib import Path
-from typing import Final
 
 from onceover.process.java import find_java
 from onceover_lab.embed.jars import classpath, kafka_jars, refuse_open_cache
-
-# Writing it took 7 s beside other work; SIGKILL in the middle would leave none.
-DUMP_TIMEOUT_S: Final = 120.0
 
 
 def archive_path(version: str) -> Path:
@@ -42,31 +36,3 @@ def archive_flags(version: str) -> list[str]:
     path = archive_path(version)
     refuse_open_cache(path)
     return [f"-XX:SharedArchiveFile={path}"] if path.exists() else []
-
-
-def make_archive(version: str) -> Path:
-    """Make the archive unless it is there: start a broker, stop it, and let Java write down its classes.
-
-    Raises:
-        Retriable: the broker did not start.
-    """
-    # Imported here: brokers use the archive that this function makes with one of them.
-    from onceover_lab.embed.kafka import KafkaCluster
-
-    path = archive_path(version)
-    with path.with_suffix(".lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            # In the same file system: it has to appear in one step.
-            with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parents[1]) as work:
-                dumped = Path(work) / path.name
-                flags = [f"-XX:ArchiveClassesAtExit={dumped}"]
-                cluster = KafkaCluster.start(Path(work), "trial", version=version, java_flags=flags)
-                cluster.nodes[0].stop(DUMP_TIMEOUT_S)
-                cluster.close(remove=True)
-                dumped.chmod(0o444)
-                dumped.rename(path)
-            for other in path.parent.glob("classes-*.jsa"):
-                if other != path:
-                    other.unlink()
-    return path

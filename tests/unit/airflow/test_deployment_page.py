@@ -12,8 +12,8 @@ import yaml
 from airflow.configuration import conf
 
 from onceover.config.clients import resolve
-from onceover.config.clients.resolve import resolve_clients
 from onceover.config.flow.load import load_flow
+from onceover.config.flow.sides import resolve_clients
 
 PROJECT: Final = Path(__file__).parents[3]
 PAGE: Final = (PROJECT / "docs" / "deployment.md").read_text(encoding="utf-8")

@@ -15,16 +15,12 @@ from urllib.parse import urlencode
 
 import pytest
 
+from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.keys import ALLOWED, REFUSED, SYNONYMS
-from onceover.config.clients.resolve import (
-    ClientConfig,
-    check_private,
-    resolve_client,
-    resolve_clients,
-)
+from onceover.config.clients.resolve import ClientConfig, check_private, resolve_client
 from onceover.config.faults import BadConfig, Invalid
-from onceover.config.flow.flowfile import ClusterSpec
 from onceover.config.flow.load import load_flow
+from onceover.config.flow.sides import resolve_clients
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
 PRIVATE = {

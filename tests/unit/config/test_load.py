@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from onceover.config import files, values
-from onceover.config.clients.resolve import resolve_clients
 from onceover.config.connect.connectfile import find_connect_files
 from onceover.config.document import EMBEDDED_VARIABLES, substitute
 from onceover.config.faults import BadConfig, Invalid
@@ -25,6 +24,7 @@ from onceover.config.flow.load import (
     load_listed,
     run_dir,
 )
+from onceover.config.flow.sides import resolve_clients
 from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
 from onceover.config.values import Rpo
 from onceover.errors import UsageError

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from onceover.config.clients.resolve import resolve_clients
 from onceover.config.flow.load import load_flow
+from onceover.config.flow.sides import resolve_clients
 from tests.support.grants import CLUSTER, CLUSTER_NAME, Right, source_rights, target_rights
 from tests.support.grants import GROUP as OF_GROUP
 from tests.support.grants import TOPIC as OF_TOPIC

@@ -8,8 +8,8 @@ from functools import partial
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
+from onceover.wiring.failovers.seeding import Adoption, adopter
 from onceover.wiring.flows import opened
-from onceover.wiring.seeding import Adoption, adopter
 
 
 def _request(args: argparse.Namespace) -> Adoption:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from onceover.cli.terminal.output import CommandResult
-from onceover.config.clients.resolve import ClientConfig, resolve_clients
+from onceover.config.clients.clusterspec import ClusterSpec
+from onceover.config.clients.resolve import ClientConfig
 from onceover.config.faults import BadConfig, Fault
 from onceover.config.flow.advice import advise
-from onceover.config.flow.flowfile import ClusterSpec, Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import flows_dir, load_flow
+from onceover.config.flow.sides import resolve_clients
 from onceover.config.mirrormaker.mm2 import Mm2Import, import_mm2
 from onceover.shown import lined
 from onceover.topics.scope import ScopeDecision, explain

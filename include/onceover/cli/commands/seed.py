@@ -9,8 +9,8 @@ from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
 from onceover.seeding.plan import Choice
+from onceover.wiring.failovers.seeding import Seeding, seeder
 from onceover.wiring.flows import opened
-from onceover.wiring.seeding import Seeding, seeder
 
 
 def plan(args: argparse.Namespace) -> CommandResult:

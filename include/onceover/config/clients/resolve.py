@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.connection import NotGiven, read_connection, variable_of
 from onceover.config.clients.keys import shown_value
-from onceover.config.clients.rules import check_properties, endpoints
+from onceover.config.clients.rules import check_properties
 from onceover.config.codes import ConfigCode
 from onceover.config.document import parse_yaml, substitute
 from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
-from onceover.config.flow.flowfile import ClusterSpec, Flow
 from onceover.config.home import variables
 from onceover.config.properties import parse_properties
 from onceover.kafka.link.login import Login
@@ -179,42 +179,6 @@ def _in_order(raw: Mapping[str, Any], where: str, origin: str) -> dict[str, str]
     if not faults:
         return checked
     raise BadConfig(Fault(where, f"{origin}: {shown_key(key)}", problem, fix) for key, problem, fix in faults)
-
-
-def resolve_clients(
-    flow: Flow, environ: Mapping[str, str] | None = None
-) -> tuple[ClientConfig, ClientConfig]:
-    """Return the clients of source and target.
-
-    Raises:
-        UsageError: as :func:`resolve_client`, both sides in one error; or both name one server.
-    """
-    clients: list[ClientConfig] = []
-    faults: list[Fault] = []
-    for side, spec in (("source", flow.source), ("target", flow.target)):
-        try:
-            clients.append(resolve_client(spec, where=f"{flow.path}: {side}", environ=environ))
-        except BadConfig as error:
-            faults += error.faults
-    if not faults:
-        source, target = clients
-        fault = same_cluster_fault(str(flow.path), source.properties, target.properties)
-        if fault is None:
-            return source, target
-        faults.append(fault)
-    raise BadConfig(faults)
-
-
-def same_cluster_fault(where: str, source: Mapping[str, str], target: Mapping[str, str]) -> Fault | None:
-    """Return the fault when source and target name the same server, else ``None``."""
-    if not endpoints(source["bootstrap.servers"]) & endpoints(target["bootstrap.servers"]):
-        return None
-    return Fault(
-        where,
-        "target",
-        "names a bootstrap server of the source: a flow would copy a cluster onto itself",
-        "give source and target different clusters",
-    )
 
 
 def _origin(spec: ClusterSpec) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.connection import read_http_connection, variable_of
 from onceover.config.clients.resolve import ClientConfig, literal_client, resolve_client
 from onceover.config.clients.rules import endpoints
@@ -30,7 +31,6 @@ from onceover.config.connect.workerfile import (
 from onceover.config.document import substitute
 from onceover.config.faults import BadConfig, Fault, Invalid
 from onceover.config.files import read_bytes
-from onceover.config.flow.flowfile import ClusterSpec
 from onceover.config.home import variables
 from onceover.config.properties import parse_properties
 from onceover.errors import UsageError

@@ -16,11 +16,12 @@ from pydantic import BeforeValidator, Field
 
 from onceover.advice import nearest_fix
 from onceover.config import values
+from onceover.config.clients.clusterspec import ClusterSpec
+from onceover.config.closed import Closed
 from onceover.config.connect.workerfile import WORKER_KEYS
 from onceover.config.document import REFERENCE, Document, substitute
 from onceover.config.faults import BadConfig, Invalid
 from onceover.config.files import CONNECT_FILES, by_line
-from onceover.config.flow.flowfile import Closed, ClusterSpec
 from onceover.config.home import onceover_home, variables
 from onceover.config.modelcheck import Key, ModelCheck
 from onceover.hosts import is_http_address

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.resolve import ClientConfig, resolve_client
 from onceover.config.clients.rules import endpoints
 from onceover.config.document import REFERENCE
 from onceover.config.faults import shown_key
-from onceover.config.flow.flowfile import ClusterSpec, Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import find_flow_files, load_flow, read_keys
 from onceover.errors import UsageError
 

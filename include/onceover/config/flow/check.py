@@ -14,10 +14,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from onceover.config import values
-from onceover.config.clients.resolve import same_cluster_fault
 from onceover.config.document import Document, substitute
 from onceover.config.faults import Fault, Invalid
 from onceover.config.flow.flowfile import FlowKeys, TopicsSpec, canary_topic_of, slots_of
+from onceover.config.flow.sides import same_cluster_fault
 from onceover.config.modelcheck import Key, ModelCheck
 
 SIDES: Final = ("source", "target")

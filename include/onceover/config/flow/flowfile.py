@@ -10,9 +10,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from onceover.config import values
+from onceover.config.clients.clusterspec import ClusterSpec
+from onceover.config.closed import Closed
 from onceover.config.patterns import whole_name
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 from onceover.config.values import Rpo
@@ -24,30 +26,6 @@ MAX_TRANSACTION_INTERVAL: Final = "10s"
 # Below this, one fetch response of a common size (1 MiB a partition) and its copy do not fit.
 MIN_LANE_MEMORY: Final = "8MiB"
 _INTERVAL_WHY: Final = "the target aborts a lane's transaction after 15s, which would look like fencing"
-
-
-class Closed(BaseModel):
-    """A model that knows its keys: unknown ones are faults, and nothing changes once it is loaded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class ClusterSpec(Closed):
-    """One side of a flow: a name for people, and exactly one way to reach the cluster.
-
-    ``client_file`` is absolute once loaded; ``client`` still holds its ``${NAME}`` references.
-    """
-
-    alias: Annotated[str, BeforeValidator(values.alias)]
-    client: Annotated[dict[str, Any] | None, BeforeValidator(values.optional(values.mapping))] = None
-    connection: Annotated[str | None, BeforeValidator(values.optional(values.connection_id))] = None
-    client_file: Annotated[Path | None, BeforeValidator(values.optional(values.text))] = None
-
-    @property
-    def origin(self) -> str:
-        """Which of ``client``, ``connection`` and ``client_file`` describes the client."""
-        named = ("client", self.client), ("connection", self.connection), ("client_file", self.client_file)
-        return next(name for name, value in named if value is not None)
 
 
 class TopicsSpec(Closed):
@@ -196,7 +174,7 @@ class FlowKeys(Closed):
     limits: LimitsSpec = LimitsSpec()
     on_bad_record: Annotated[str, BeforeValidator(values.on_bad_record)] = "stop"
     handler: Annotated[str | None, BeforeValidator(values.optional(values.handler))] = None
-    handler_args: Annotated[dict[str, Any], BeforeValidator(values.mapping)] = {}
+    handler_args: Annotated[dict[str, Any], BeforeValidator(values.mapping)] = Field(default_factory=dict)
     groups: GroupsSpec = GroupsSpec()
     mirrormaker: MirrorMakerSpec = MirrorMakerSpec()
     state: StateSpec = StateSpec()

@@ -12,9 +12,9 @@ from onceover.errors import UsageError
 from onceover.planning import commands
 from onceover.seeding.apply import Seeder
 from onceover.wiring.failovers.drills import both, matcher
+from onceover.wiring.failovers.seeding import seeder
 from onceover.wiring.failovers.switchovers import behind, enrolled_of, led_back, reverse_flow
 from onceover.wiring.flows import opened
-from onceover.wiring.seeding import seeder
 
 
 def way_back(flow: Flow) -> Flow:

@@ -70,9 +70,9 @@ from onceover.wiring.failovers.fences import (
     let_in_at_once,
     switching_command,
 )
+from onceover.wiring.failovers.seeding import Seeding, seeder
 from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
-from onceover.wiring.seeding import Seeding, seeder
 from onceover.wiring.status import read_status
 
 _NAMED: Final = 3

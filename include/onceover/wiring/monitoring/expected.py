@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from onceover.config.flow.flowfile import ClusterSpec, Flow
+from onceover.config.clients.clusterspec import ClusterSpec
+from onceover.config.flow.flowfile import Flow
 from onceover.config.values import CONTINUOUS, longest_wait, next_time
 from onceover.metrics import catalogue as m
 from onceover.metrics.canary.thread import CanaryOrder

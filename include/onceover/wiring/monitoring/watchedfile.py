@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from onceover.config.clients.resolve import ClientConfig, resolve_clients
+from onceover.config.clients.resolve import ClientConfig
 from onceover.config.faults import BadConfig, Fault
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import flows_dir, listed_clash, load_flow, load_listed
 from onceover.config.flow.namesakes import NameClash, clash_of
+from onceover.config.flow.sides import resolve_clients
 from onceover.errors import UsageError, unusable_path
 from onceover.kafka.ports import Cluster
 from onceover.wiring.flows import open_clients

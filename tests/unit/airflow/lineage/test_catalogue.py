@@ -29,9 +29,9 @@ from onceover_airflow.jobs.operators import (
     FlowJobOperator,
     ReplicateOperator,
 )
-from onceover_airflow.lineage.catalogue import LineageRun
 from onceover_airflow.lineage.events import TOPICS_PER_EVENT
 from onceover_airflow.lineage.toldrun import ToldRun
+from onceover_airflow.lineage.untold import LineageRun
 from onceover_airflow.tasks.audit import AuditOperator
 from tests.support import audits
 from tests.unit.airflow.conftest import FakeSpark
@@ -354,7 +354,8 @@ def test_nothing_of_it_is_loaded_where_it_is_off() -> None:
     """A second of CPU in each task."""
     code = (
         "import sys\n"
-        "from onceover_airflow.lineage.catalogue import LineageRun, ToldOf, open_run\n"
+        "from onceover_airflow.lineage.catalogue import ToldOf, open_run\n"
+        "from onceover_airflow.lineage.untold import LineageRun\n"
         "opened = open_run(ToldOf.COPY, None, {}, None, None)\n"
         "print(type(opened) is LineageRun, [name for name in sys.modules if name.startswith('openlineage')])"
     )

@@ -18,7 +18,7 @@ from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import Choice, Seat, SeededPosition, SeedPlan
-from onceover.wiring import seeding as seed_runs
+from onceover.wiring.failovers import seeding as seed_runs
 from onceover.wiring.offsetfiles import ReadFile, offset_files
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.tasks import operation, seeding
