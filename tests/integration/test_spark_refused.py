@@ -167,7 +167,8 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     [
         ("JVM_GONE", True, Interrupted),
         ("JVM_GONE", False, OnceoverError),
-        ("TOO_FEW_SLOTS", True, OnceoverError),
+        ("TOO_FEW_SLOTS", True, Interrupted),
+        ("TOO_FEW_SLOTS", False, OnceoverError),
     ],
 )
 def test_a_jvm_that_was_ended_because_somebody_asked_for_it_is_no_failure(

@@ -92,7 +92,7 @@ class Live:
             lanes.start()
             while lanes.is_alive():
                 if self._stopping.wait(_TICK_S):
-                    lead.request_stop()
+                    lead.finish_lanes()
                     lanes.join()
                 else:
                     self._tick(lead)

@@ -85,8 +85,9 @@ def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> 
     failure = document.get("error")
     if failure is not None:
         reported = _reported(document["exit"], failure)
-        # Asked to end before its driver listens, the JVM is what is ended.
-        raise stopped_early() if stopped and was_killed(reported) else reported
+        # Asked to end before its driver listens, the JVM is what is ended; and of a cluster that is away
+        # nobody wants to hear "run it again" who has just ended it.
+        raise stopped_early(reported) if stopped and reported.exit_code == Retriable.exit_code else reported
     return document
 
 
@@ -134,11 +135,16 @@ def _last_words(child: ChildProcess) -> str:
     return "\n".join([line for line in lines if not _FRAME.match(line)][-_TAIL_LINES:])
 
 
-def stopped_early() -> Interrupted:
-    """Return what a run ends with that somebody has ended before it could say how it stands."""
+def stopped_early(met: OnceoverError | None = None) -> Interrupted:
+    """Return what a run ends with that somebody has ended before it could say how it stands.
+
+    Args:
+        met: what was in its way.
+    """
     return Interrupted(
         "stopped before it had begun, or could finish what it had",
         code=CommandCode.STOPPED_EARLY,
+        seen=None if met is None else met.message,
         resolve="start it again: it goes on where it was",
     )
 

@@ -45,7 +45,7 @@ from onceover.state.steps import Step, reached
 from onceover.stops.aside import TroubleSide
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, stop_in
-from onceover.stops.requests import asks_to_stop
+from onceover.stops.requests import asked_to_end
 from onceover.stops.undecided import LeftOpen
 from onceover.wire.batches.unpack import Ceiling
 from onceover.wire.offsetmap import MapRecord
@@ -444,8 +444,7 @@ class LaneSession:
             raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")
 
     def _check_stop(self) -> None:
-        request = self._requests.values.get(names.REQUEST_STOP)
-        if self._until is not None and asks_to_stop(request, self._me.run):
+        if self._until is not None and asked_to_end(self._requests.values, self._me.run):
             self._until.stopped = True
 
     def _asked_again(self) -> list[TopicPartition]:

@@ -26,7 +26,7 @@ from onceover.state.read import read_log
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.records.layout import layout_in
 from onceover.stops.record import stopped_in
-from onceover.stops.requests import asks_to_stop
+from onceover.stops.requests import asked_to_end
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class EndCheck:
         if requests is None:
             return False
         target.retry(requests.catch_up, Deadline(_TIMEOUT_S))
-        return asks_to_stop(requests.values.get(names.REQUEST_STOP), self._run)
+        return asked_to_end(requests.values, self._run)
 
     @property
     def left_out(self) -> frozenset[TopicPartition]:

@@ -37,6 +37,7 @@ from onceover.state.records.layout import (
     check_mine,
     ever_handled,
     fence_bound,
+    follows_with,
     launches_with,
     layout_in,
     leaves_unfinished,
@@ -95,8 +96,6 @@ class Leader:
         self._producer: TxnProducer | None = None
         self._wanted: Layout | None = None
         self.layout: Layout | None = None
-        # The newest layout of another start, when this one began.
-        self.previous: Layout | None = None
 
     @property
     def flow(self) -> FlowId:
@@ -180,9 +179,8 @@ class Leader:
             handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
             begun_by=self._flow.begun_by,
             launches=launches_with(previous, self._flow.launch),
+            follows=follows_with(previous, self._flow.launch),
         )
-        if previous is None or not self._is_mine(previous):
-            self.previous = previous
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)
         self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)

@@ -227,7 +227,7 @@ class Supervisor:
         return self.stop_requested()
 
     def was_asked_before(self) -> bool:
-        """Tell whether somebody has asked to stop the killed run that this one follows.
+        """Tell whether somebody has asked a run to stop that was killed, and that this one follows.
 
         Who asks writes the request and reads the layout then, this run the other way round: one sees the
         other.
@@ -235,21 +235,28 @@ class Supervisor:
         Raises:
             Retriable: the target is not reachable.
         """
-        before = self.leader.previous
-        if before is None or not before.is_followed_by(self._layout()):
+        layout = self._layout()
+        if not layout.follows:
             return False
         self._target.retry(self._requests.catch_up)
-        return asks_to_stop(self._requests.values.get(names.REQUEST_STOP), before.run)
+        request = self._requests.values.get(names.REQUEST_STOP)
+        return any(asks_to_stop(request, run) for run in (layout.run, *layout.follows))
 
-    def request_stop(self) -> None:
-        """Ask the lanes to finish, as ``onceover stop`` does."""
-        self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))
+    def finish_lanes(self) -> None:
+        """Ask the lanes to finish.
+
+        Not in the place of what a person asks, for whom a run that follows a killed one has to look.
+        """
+        self._notes.write(names.REQUEST_FINISH, stop_request(self._layout().run))
 
     def end(self, why: str = DONE, error: OnceoverError | None = None) -> None:
-        """Write that the run has ended, end what its lanes left open, take back the request that ended it.
+        """Write that the run has ended, end what its lanes left open, take back what it has asked of them.
 
-        In this order: a lane that is fenced reads the layout again, and only one that says "ended"
-        keeps a dying worker from opening another transaction.
+        What a person has asked stays: the driver may be killed before anybody hears how it has ended, and is
+        started again then. It names the run, and means no other.
+
+        In this order: a lane that is fenced reads the layout again, and only one that says "ended" keeps a
+        dying worker from opening another transaction.
 
         Args:
             why: ``done``, ``asked`` or ``failed``; ``error`` what it failed with. For ``status``.
@@ -257,9 +264,8 @@ class Supervisor:
         self._claims(self._scope().rules.naming).withdraw()
         self.leader.end(why, error)
         self.leader.abort_lanes()
-        self._target.retry(self._requests.catch_up)
-        if self.stop_requested() or self.was_asked_before():
-            self._notes.write(names.REQUEST_STOP, None)
+        if asks_to_stop(self._requests.values.get(names.REQUEST_FINISH), self._layout().run):
+            self._notes.write(names.REQUEST_FINISH, None)
         self._mirror.finish()
         # What the last round could not write: short runs have no other.
         self._note_refused(just_read=True)

@@ -173,7 +173,6 @@ class DriverRun:
                 over = self._watch_over(
                     query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes), until_end
                 )
-            # Not later: ending the lanes is a request, too.
             self._asked = self._stop.is_set() or leader.stop_requested()
             self._finish(spark, query, leader)
             self._came_to_its_end = over and not self._asked
@@ -279,7 +278,7 @@ class DriverRun:
         """End the query; its lanes commit or abort first."""
         by_itself = not query.isActive
         if not by_itself:
-            leader.request_stop()
+            leader.finish_lanes()
             # Spark goes on with another batch; its tasks see the request before they begin anything.
             _await_batch(query, batch_of(query) + 1, _STOP_S)
             query.stop()

@@ -1,8 +1,8 @@
 """What the command line asks of a running flow, through the state topic: stop, look again.
 
 A request names the run, or the stop, that it is meant for; any other ignores it, so an old request never
-stops a new start, and no two machines' clocks are compared. The leader takes requests back when they are
-done; who asks takes back only their own, so that nobody else's is lost with it.
+stops a new start, and no two machines' clocks are compared. Who asks takes back only their own, and only what
+was not answered: what was stays, for whoever starts that very run anew because it was killed as it ended.
 """
 
 from __future__ import annotations
@@ -39,6 +39,15 @@ def stop_request(run: str) -> dict[str, object]:
 def asks_to_stop(request: object, run: str) -> bool:
     """Tell whether what stands in the state asks ``run`` to stop; what is no request asks for nothing."""
     return isinstance(request, Mapping) and request.get("run") == run
+
+
+def asked_to_end(values: Mapping[str, Any], run: str) -> bool:
+    """Tell whether ``run`` is to finish what it has begun, by a person's wish or its leader's.
+
+    Args:
+        values: of the state.
+    """
+    return any(asks_to_stop(values.get(key), run) for key in (names.REQUEST_STOP, names.REQUEST_FINISH))
 
 
 def asked_to_look_again(values: Mapping[str, Any]) -> frozenset[tuple[str, int]]:
@@ -128,16 +137,15 @@ class _Asking:
 
     def until_over(self, wait_s: float) -> Layout | None:
         """Return the newest layout once the run is over, None when it does not end in time."""
-        deadline_s = time.monotonic() + wait_s
+        deadline_s, over = time.monotonic() + wait_s, False
         try:
             while time.monotonic() < deadline_s:
-                # The request first: it is taken back after the run has said that it ended.
                 standing = self._standing()
                 now = self._layout()
-                if _is_over(now):
+                if over := _is_over(now):
                     return now
                 if now.run != self._run.run:
-                    if not self._run.is_followed_by(now):
+                    if self._run.run not in now.follows:
                         return now
                     # Killed, and started anew by who had begun it: it is that one which was meant.
                     self._run, self._own = now, stop_request(now.run)
@@ -146,8 +154,9 @@ class _Asking:
                 time.sleep(_POLL_S)
             return None
         finally:
-            # Nobody may be left to take it back, and it must not lie about.
-            if self._standing() == self._own:
+            # Answered, it stays: who starts the run anew, should its driver be killed as it ends, looks for
+            # it. Unanswered, nobody may be left to take it back, and it must not lie about.
+            if not over and self._standing() == self._own:
                 self._notes.write(names.REQUEST_STOP, None)
 
     def close(self) -> None:

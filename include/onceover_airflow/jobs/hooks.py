@@ -176,7 +176,7 @@ class SparkJobHook(SparkSubmitHook):
         if process is None:
             return
         if ask_to_end(process.pid, self._job.application):
-            self.log.info("the driver was asked to stop")
+            self.log.info("asking the driver to stop")
 
     def await_end(self, timeout_s: float) -> bool:
         """Tell whether the job ended within ``timeout_s`` seconds, or was never started."""

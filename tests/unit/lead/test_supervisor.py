@@ -14,6 +14,7 @@ from onceover.lead.enroller import Newest, Start
 from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
 from onceover.state import names
+from onceover.stops.requests import asked_to_end, stop_request
 from tests.support.fakelogs import FakeLog
 from tests.support.mutations import Content
 from tests.unit.lead.leading import FLOW, GROUP, Leading, leading, scope_of
@@ -236,18 +237,25 @@ def test_topics_are_looked_at_when_it_is_time_or_the_file_says_something_else(sc
 
 
 def test_a_request_to_stop_is_of_one_run(scene: Leading) -> None:
-    """Who asked an earlier one did not mean this one; at the end it is taken back."""
+    """Who asked an earlier one did not mean this one; what was asked stays for who follows that one."""
     run = scene.led()
-    run.request_stop()
+    run._notes.write(names.REQUEST_STOP, stop_request(scene.layout.run))
     assert run.was_asked_to_stop()
+    asked = scene.layout.run
     run.end("asked")
-    assert scene.records(names.STATE_OTHERS).get(names.REQUEST_STOP) is None
-    run.request_stop()
     again = scene.led()
-    assert not again.was_asked_to_stop()
-    again.request_stop()
-    assert again.was_asked_to_stop()
-    assert scene.records(names.STATE_OTHERS)[names.REQUEST_STOP]["run"] == scene.layout.run
+    assert not again.was_asked_to_stop() and not again.was_asked_before()
+    assert scene.records(names.STATE_OTHERS)[names.REQUEST_STOP]["run"] == asked
+
+
+def test_what_the_leader_asks_of_its_lanes_is_nobodys_wish(scene: Leading) -> None:
+    """Each run that ends in order asks them to finish; killed then, it has to be gone on with."""
+    run = scene.led()
+    run.finish_lanes()
+    assert not run.was_asked_to_stop()
+    assert asked_to_end(scene.records(names.STATE_OTHERS), scene.layout.run)
+    run.end("asked")
+    assert scene.records(names.STATE_OTHERS).get(names.REQUEST_FINISH) is None
 
 
 def test_the_end_is_written_and_says_why(scene: Leading) -> None:

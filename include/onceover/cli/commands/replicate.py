@@ -77,7 +77,7 @@ def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts)
                 if pause_s is None:
                     raise
                 if stopping.wait(pause_s):
-                    raise stopped_early() from error
+                    raise stopped_early(error) from error
                 log.warning("%s; started again at once, %d of %d", error, restarts.number, restarts.most)
 
 

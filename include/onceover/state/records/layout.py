@@ -25,6 +25,8 @@ FAILED: Final = "failed"
 _ERROR_CHARS: Final = 500
 # More than could take over from each other while a killed copy waits to be started again.
 _LAUNCHES: Final = 8
+# A request outlives so many starts that are killed, or begun again, before they could answer it.
+_FOLLOWED: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,8 @@ class Layout:
             was none.
         launches: what tells the commands and tasks apart that have led the flow last, the newest first. Each
             may start it again where its processes are killed, unless another one has led it since.
+        follows: the runs of the same launch that this one follows without another's in between, the newest
+            first: what somebody has asked of them is meant for it.
     """
 
     generation: int
@@ -77,6 +81,7 @@ class Layout:
     handled: bool | None = None
     begun_by: str | None = None
     launches: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""
@@ -98,10 +103,8 @@ class Layout:
                 seen=f"layout version {value.get('v')}",
                 resolve="run the version that wrote it, or a newer one",
             )
-        launches = value.get("launches")
-        found = record(
-            cls, {**value, "launches": tuple(launches)} if isinstance(launches, list) else value, "layout"
-        )
+        lists = {key: tuple(each) for key, each in value.items() if isinstance(each, list)}
+        found = record(cls, {**value, **lists}, "layout")
         if found.lanes < 1:
             raise unreadable("layout", "a lane or more in 'lanes'", str(found.lanes))
         return found
@@ -122,11 +125,6 @@ class Layout:
     def may_be_begun_again(self) -> bool:
         """Whether who has begun the run may start it anew by themselves: its processes were killed."""
         return self.ended_why == FAILED and self.ended_passes
-
-    def is_followed_by(self, newer: Layout) -> bool:
-        """Tell whether a newer layout is one that the same launch, or the same run of a DAG, has begun."""
-        same_launch = bool(self.launches) and self.launches[:1] == newer.launches[:1]
-        return same_launch or (self.begun_by is not None and self.begun_by == newer.begun_by)
 
     @property
     def ids_to_fence(self) -> int:
@@ -177,6 +175,13 @@ def launches_with(previous: Layout | None, launch: str) -> tuple[str, ...]:
     if previous is not None and launch in known:
         raise taken_over(previous, "the newest start")
     return (launch, *known)[:_LAUNCHES]
+
+
+def follows_with(previous: Layout | None, launch: str) -> tuple[str, ...]:
+    """Return ``follows`` of a layout that ``launch`` writes behind ``previous``."""
+    if previous is None or previous.launches[:1] != (launch,):
+        return ()
+    return (previous.run, *previous.follows)[:_FOLLOWED]
 
 
 def ever_handled(previous: Layout | None, *, handler: bool, seized: bool) -> bool | None:
