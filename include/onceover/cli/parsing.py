@@ -15,7 +15,7 @@ from onceover.errors import UsageError
 _EPILOG: Final = """exit codes:
   0 done   1 a check found a violation   2 bad usage or config, nothing was changed
   3 needs an operator   4 fenced by a newer start   5 temporary failure: run again
-  130 interrupted   141 nobody read the result
+  130 interrupted   141 nobody reads any more, and it was not done
 
 examples:
   onceover flow check flights-dr
