@@ -161,7 +161,7 @@ def of_status(name: str) -> str:
 
 
 def of_copy(name: str) -> str:
-    end = {"flow": "f", "records": 1, "transactions": 1, "seconds": 1.0, "generation": 1}
+    end = {"flow": "f", "records": 1, "transactions": 1, "seconds": 1.0, "generation": 1, "restarts": 1}
     stop = {"topic": "t", "partition": 0, "message": name, "resolve": name}
     return replicate.describe({**end, "stopped": [stop], "warnings": [refusal(name).document()]})
 

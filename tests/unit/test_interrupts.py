@@ -159,7 +159,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, child: Child) -> bool:
 
     def job_result(*_: object, stopped: bool) -> dict[str, Any]:
         answers.append(stopped)
-        return {}
+        return {"generation": 1}
 
     monkeypatch.setenv("ONCEOVER_EAST", "127.0.0.1:1")
     monkeypatch.setenv("ONCEOVER_WEST", "127.0.0.1:2")
