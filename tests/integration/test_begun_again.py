@@ -12,13 +12,15 @@ import pytest
 from onceover.errors import Fenced, Retriable
 from onceover.lead import leader as leading
 from onceover.lead.supervisor import Supervisor
-from onceover.state.records.layout import ASKED, FAILED
+from onceover.state.records.layout import ASKED, DONE, FAILED
 from onceover.stops.requests import request_stop
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.runs import supervisor
 from tests.support.clusters import SharedCluster
 from tests.support.flowcase import TIMEOUT_S, FlowCase, standing
 from tests.support.wait import wait_until
+
+KILLED = Retriable("the Spark JVM is gone: it was killed")
 
 
 @pytest.fixture
@@ -28,9 +30,6 @@ def case(
     case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
     yield case
     case.close()
-
-
-KILLED = Retriable("the Spark JVM is gone: it was killed")
 
 
 @contextmanager
@@ -53,13 +52,17 @@ def asked(case: FlowCase, *, wait_s: float = TIMEOUT_S) -> dict[str, object]:
         return request_stop(target, case.name, wait_s=wait_s)
 
 
+@pytest.mark.parametrize("how", [(FAILED, KILLED), (ASKED, None), (DONE, None)])
 @pytest.mark.parametrize("by", ["its command", "a person who clears its task", "somebody else"])
-def test_who_was_told_that_nobody_copies_is_not_copied_behind(case: FlowCase, by: str) -> None:
+def test_who_was_told_that_nobody_copies_is_not_copied_behind(
+    case: FlowCase, by: str, how: tuple[str, Retriable | None]
+) -> None:
     """Killed, and about to be started anew by who began it: that ends at once. A person's start does not."""
     with begun(case, "a", "dag run") as killed:
         killed.start()
         killed.discover()
-        killed.end(FAILED, KILLED)
+        # In order, too: killed before it has reported, its command starts it anew all the same.
+        killed.end(*how)
     assert asked(case) == {"generation": 1, "stopped": True, "was_running": False}
     launch = {"its command": ("a", "dag run"), "a person who clears its task": ("b", "dag run")}
     with begun(case, *launch.get(by, ("c", None))) as again:

@@ -148,18 +148,22 @@ def test_what_java_says_is_told_and_not_where_in_its_code_it_was(tmp_path: Path)
 
 
 def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver could write down neither its report nor its last words."""
-    job = scripted(tmp_path, "exit 1")
-    child = ChildProcess.start(job.command(), name="job", log_path=job.output)
-    child.wait(10.0)
+    """The driver could write down neither its report nor its last words; looked at while it is full still."""
+    job = scripted(tmp_path, "printf '{' > $REPORT; exit 1")
+    scratches: list[bool] = []
 
     def full(**_: object) -> None:
+        scratches.append(job.scratch.exists())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(sparkjob, "NamedTemporaryFile", full)
-    with pytest.raises(UsageError, match="No space left on device") as caught:
-        job_result(job, child)
-    assert (caught.value.code, caught.value.where) == ("PATH_UNUSABLE", str(job.output.parent))
+    with (
+        pytest.raises(UsageError, match="No space left on device") as caught,
+        running_job(job, "job") as child,
+    ):
+        child.wait(10.0)
+    assert (caught.value.code, caught.value.where) == ("PATH_UNUSABLE", str(job.report.parent))
+    assert scratches == [True]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
 
     Raises:
         Retriable: the Spark master does not answer; nothing was started.
-        UsageError: there is no secret to talk to it, or no folder for temporary files.
+        UsageError: there is no secret to talk to it, or no folder for temporary files; PATH_UNUSABLE, the
+            driver was not able to report.
     """
     reach(job.master)
     # The Java that is usable may not be the first on PATH, or on PATH at all.
@@ -65,6 +66,10 @@ def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
             yield child
         finally:
             child.stop()
+        # Before its scratch is removed, which makes room again.
+        refused = _unwritable(job.report.parent) if _document(job) is None else None
+    if refused is not None:
+        raise unusable_path(refused)
 
 
 def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> dict[str, Any]:
@@ -78,16 +83,24 @@ def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> 
         OnceoverError: what the driver says it failed with; ``Interrupted`` when it was asked to end before it
             could say anything, ``Retriable`` when it was killed, ``Fatal`` when it ended without a word.
     """
-    try:
-        document: dict[str, Any] = json.loads(job.report.read_text())
-    except (OSError, ValueError) as error:
-        raise _silent_end(child, stopped=stopped) from error
+    document = _document(job)
+    if document is None:
+        raise _silent_end(child, stopped=stopped)
     failure = document.get("error")
     if failure is not None:
         reported = _reported(document["exit"], failure)
         # Asked to end before its driver listens, the JVM is what is ended; and of a cluster that is away
         # nobody wants to hear "run it again" who has just ended it.
         raise stopped_early(reported) if stopped and reported.exit_code == Retriable.exit_code else reported
+    return document
+
+
+def _document(job: SparkJob) -> dict[str, Any] | None:
+    """Return what the driver has reported; None where there is nothing, or not the whole of it."""
+    try:
+        document: dict[str, Any] = json.loads(job.report.read_text())
+    except (OSError, ValueError):
+        return None
     return document
 
 
@@ -107,8 +120,6 @@ def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
             where=str(child.log_path),
             resolve="run it again: it resumes where it was; the log says more",
         )
-    if (refused := _unwritable(child.log_path.parent)) is not None:
-        return unusable_path(refused)
     return Fatal(
         f"Spark did not run the driver (exit code {child.returncode}, no report)",
         code=CommandCode.DRIVER_FAILED,
@@ -120,6 +131,8 @@ def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
 
 def _unwritable(folder: Path) -> OSError | None:
     """Return why a driver's report, or what it printed, cannot be written: mostly a disk that is full."""
+    if not folder.is_dir():
+        return None  # nothing was started
     try:
         with NamedTemporaryFile(dir=folder) as file:
             file.write(bytes(_REPORT_BYTES))

@@ -79,7 +79,7 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
             code=StateCode.NOT_STARTED,
             resolve=f"`onceover replicate {flow}` starts it",
         )
-    if layout.may_be_begun_again:
+    if layout.ended_at_ms is not None:
         _ask_who_begins_again(target, flow, layout)
         layout = read_layout(target, flow) or layout
     if _is_over(layout):
@@ -108,14 +108,15 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
     return {"generation": layout.generation, "stopped": True, "was_running": True}
 
 
-def _ask_who_begins_again(target: Cluster, flow: str, killed: Layout) -> None:
-    """Leave a request for who starts a killed run anew by themselves, within seconds or at their next try.
+def _ask_who_begins_again(target: Cluster, flow: str, ended: Layout) -> None:
+    """Leave a request for who starts a run anew by themselves, within seconds or at their next try.
 
-    Nobody waits for them: perhaps there is nobody. A start that a person makes ignores it.
+    Nobody waits for them: perhaps there is nobody. A start that a person makes ignores it. However the run
+    has ended: its driver may be killed before its command hears of it.
     """
     notes = NoteWriter(target, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
     try:
-        notes.write(names.REQUEST_STOP, stop_request(killed.run))
+        notes.write(names.REQUEST_STOP, stop_request(ended.run))
     finally:
         notes.close()
 

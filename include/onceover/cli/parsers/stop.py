@@ -12,6 +12,7 @@ _EXAMPLES: Final = """examples:
   onceover stop flights-dr --wait 60
 
 exits with 4 when another start has taken over meanwhile and goes on: stop again to end that one, too
+a start that has not led the flow yet, in its first seconds, is nothing to stop: end it where it was started
 """
 
 

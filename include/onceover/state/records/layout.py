@@ -122,11 +122,6 @@ class Layout:
         return replace(ended, ended_error=short, ended_passes=passes)
 
     @property
-    def may_be_begun_again(self) -> bool:
-        """Whether who has begun the run may start it anew by themselves: its processes were killed."""
-        return self.ended_why == FAILED and self.ended_passes
-
-    @property
     def ids_to_fence(self) -> int:
         """Lane ids below this number are fenced before the layout becomes ready."""
         return max(self.fence_up_to, self.lanes)
