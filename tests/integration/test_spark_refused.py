@@ -166,6 +166,16 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     assert scratches == [True]
 
 
+def test_a_disk_that_was_full_is_named_by_what_was_printed(tmp_path: Path) -> None:
+    """The JVM has put away what it had there, and there is room again."""
+    job = scripted(
+        tmp_path, "echo 'the report cannot be written: [Errno 28] No space left on device'; exit 1"
+    )
+    with pytest.raises(UsageError) as caught, running_job(job, "job") as child:
+        child.wait(10.0)
+    assert caught.value.code == "PATH_UNUSABLE"
+
+
 @pytest.mark.parametrize(
     ("code", "stopped", "kind"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -67,7 +68,7 @@ def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
         finally:
             child.stop()
         # Before its scratch is removed, which makes room again.
-        refused = _unwritable(job.report.parent) if _document(job) is None else None
+        refused = _unwritable(job.report.parent, child) if _document(job) is None else None
     if refused is not None:
         raise unusable_path(refused)
 
@@ -129,10 +130,16 @@ def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
     )
 
 
-def _unwritable(folder: Path) -> OSError | None:
-    """Return why a driver's report, or what it printed, cannot be written: mostly a disk that is full."""
+def _unwritable(folder: Path, child: ChildProcess) -> OSError | None:
+    """Return why a driver's report, or what it printed, cannot be written: mostly a disk that is full.
+
+    Its JVM may have made room by now, as it puts away what it had there: then its last lines tell.
+    """
+    full = os.strerror(errno.ENOSPC)
     if not folder.is_dir():
         return None  # nothing was started
+    if full in child.tail(_TAIL_OF_JAVA):
+        return OSError(errno.ENOSPC, full, str(folder))
     try:
         with NamedTemporaryFile(dir=folder) as file:
             file.write(bytes(_REPORT_BYTES))

@@ -20,7 +20,8 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 import onceover.errors
-from onceover.errors import Fatal, OnceoverError, Retriable, unexpected
+from onceover.codes import GeneralCode
+from onceover.errors import Fatal, OnceoverError, Retriable, UsageError, unexpected
 from onceover.spark.codes import SparkCode
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ _GONE_WAIT_S: Final = 30.0
 _GONE_BY_S: Final = 2.0
 _LONGEST_TEXT: Final = 500
 _CALL_ALONE: Final = re.compile(r"An error occurred while calling \S+|\S+ does not exist in the JVM")
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _MISSING: Final = re.compile(r"java\.lang\.NullPointerException")
 
 
@@ -109,6 +111,14 @@ def error_of(failure: Exception) -> OnceoverError:
         found = pattern.search(text)
         if found:
             return Retriable(message, code=code, seen=_line_around(text, found), resolve=resolve)
+    if (found := _FULL.search(text)) is not None:
+        return UsageError(
+            "a disk that Spark writes to is full",
+            code=GeneralCode.PATH_UNUSABLE,
+            seen=_line_around(text, found),
+            resolve="make room below ONCEOVER_HOME (or SPARK_LOCAL_DIRS), then start it again: it goes on "
+            "where it was",
+        )
     return Fatal(
         f"Spark failed: {_short(_first_line(text))}",
         code=SparkCode.SPARK_FAILED,

@@ -46,6 +46,13 @@ def test_a_failure_that_nobody_can_be_asked_about_any_more_is_a_jvm_that_is_gone
         assert found.code == "JVM_GONE"
 
 
+def test_a_disk_that_is_full_is_no_fault_of_ours() -> None:
+    """Nobody has to look for a bug, and running it again would not help."""
+    found = error_of(PySparkException("Query failed:\njava.io.IOException: No space left on device\n\tat x"))
+    assert isinstance(found, UsageError)
+    assert (found.code, found.seen) == ("PATH_UNUSABLE", "java.io.IOException: No space left on device")
+
+
 def test_a_jvm_that_was_told_to_end_is_asked_before_its_words_are_believed() -> None:
     """It is deaf some seconds before it is gone, on a busy machine more than anybody waits."""
     objects = Py4JError("Cannot call methods on a thing that is null")
@@ -104,7 +111,7 @@ def test_processes_that_were_taken_from_spark_come_back(text: str, code: str) ->
 @pytest.mark.parametrize(
     "text",
     [
-        "java.io.IOException: No space left on device",
+        "java.io.IOException: Input/output error",
         "Could not parse Master URL: 'lokal'",
         "java.lang.OutOfMemoryError: Java heap space",
         "",
