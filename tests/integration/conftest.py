@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.clusters import SharedCluster
+from tests.support.flowcase import FlowCase, lane_threads
 from tests.support.replica import Replica
 
 
@@ -25,3 +26,14 @@ def replica(
     """A flow of the test's own between the shared clusters."""
     with Replica(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
         yield replica
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[FlowCase]:
+    """A flow whose topic holds batches of every kind already, and which is run as each test likes."""
+    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
+    with lane_threads():
+        yield case
+    case.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -16,20 +15,10 @@ from onceover.state.records.layout import ASKED, DONE, FAILED
 from onceover.stops.requests import request_stop
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.runs import supervisor
-from tests.support.clusters import SharedCluster
 from tests.support.flowcase import TIMEOUT_S, FlowCase, standing
 from tests.support.wait import wait_until
 
 KILLED = Retriable("the Spark JVM is gone: it was killed")
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[FlowCase]:
-    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
-    yield case
-    case.close()
 
 
 @contextmanager

@@ -6,9 +6,6 @@ everything before that step and wakes up later, in a world that has moved on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from onceover.copy import lane as lanes
@@ -20,7 +17,6 @@ from onceover.state.fencing import LANE_TIMEOUT_MS
 from onceover.state.steps import Step
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
-from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS
 from tests.support.flowcase import (
     FENCED,
@@ -31,22 +27,11 @@ from tests.support.flowcase import (
     assert_one_generation_after_the_other,
     busy_lane,
     duel,
-    lane_threads,
 )
 from tests.support.wait import wait_until
 
 CONCURRENT_TRANSACTIONS = 51
 TAKEN_OVER = "another start of this flow has taken over"
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[FlowCase]:
-    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
-    with lane_threads():
-        yield case
-    case.close()
 
 
 @pytest.fixture

@@ -5,14 +5,10 @@ The steps come from ``state.steps``, so that a new one is tested without being w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from onceover.state import steps
 from onceover.state.steps import Step
-from tests.support.clusters import SharedCluster
 from tests.support.flowcase import FlowCase
 from tests.support.flows import InlineFlow, assert_same
 
@@ -61,15 +57,6 @@ ONCE = [
     for step in STEPS
 ]
 MATRIX = [(step, count) for step in REPEATED for count in (1, 3, 4)]
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[FlowCase]:
-    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
-    yield case
-    case.close()
 
 
 @pytest.mark.parametrize(("step", "count"), ONCE, ids=lambda value: getattr(value, "name", str(value)))

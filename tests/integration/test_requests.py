@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -24,14 +22,12 @@ from onceover.stops.requests import request_resume, request_stop, stop_request
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import Traffic
-from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held
 from tests.support.flowcase import (
     TIMEOUT_S,
     FlowCase,
     LaneThread,
     busy_lane,
-    lane_threads,
     owned_by,
     standing,
 )
@@ -42,16 +38,6 @@ from tests.support.wait import wait_until
 GRACE_S = 10.0
 STATE_OTHERS = names.STATE_OTHERS
 NO_STOP = Stop("RECORD_REFUSED", "", "", "", "", None)
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[FlowCase]:
-    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
-    with lane_threads():
-        yield case
-    case.close()
 
 
 def open_transactions(case: FlowCase) -> dict[TopicPartition, tuple[int, int]]:

@@ -7,8 +7,6 @@ everything before that step and wakes up later, in a world that has moved on.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -32,7 +30,6 @@ from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.repairs import RepairRequest
 from onceover.wiring.runs import supervisor
 from onceover.wiring.watch import FlowWatch
-from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
 from tests.support.flowcase import (
     TIMEOUT_S,
@@ -40,7 +37,6 @@ from tests.support.flowcase import (
     Inits,
     LaneThread,
     busy_lane,
-    lane_threads,
     owned_by,
 )
 from tests.support.operations import apply_repair
@@ -48,16 +44,6 @@ from tests.support.wait import wait_until
 
 CONCURRENT_TRANSACTIONS = 51
 TAKEN_OVER = "another start of this flow has taken over"
-
-
-@pytest.fixture
-def case(
-    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
-) -> Iterator[FlowCase]:
-    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
-    with lane_threads():
-        yield case
-    case.close()
 
 
 @pytest.fixture

@@ -264,6 +264,7 @@ class Supervisor:
         self._claims(self._scope().rules.naming).withdraw()
         self.leader.end(why, error)
         self.leader.abort_lanes()
+        self._target.retry(self._requests.catch_up)
         if asks_to_stop(self._requests.values.get(names.REQUEST_FINISH), self._layout().run):
             self._notes.write(names.REQUEST_FINISH, None)
         self._mirror.finish()

@@ -157,9 +157,7 @@ def session_error(
     text = _told_by(failure)
     is_broken = text is None or isinstance(failure, Py4JNetworkError | ConnectionError)
     is_broken = is_broken or _was_cut_off(failure)
-    error = error_of(failure)
-    if not is_broken and error.code == SparkCode.SPARK_FAILED and is_ending():
-        return jvm_gone()
+    error = error_of(failure) if is_broken else query_error(failure, is_ending)
     if not is_broken and error.code != SparkCode.SPARK_FAILED:
         return error
     # Whatever nobody knows may be the words of something that missed its JVM.

@@ -114,9 +114,13 @@ def _ask_who_begins_again(target: Cluster, flow: str, ended: Layout) -> None:
     Nobody waits for them: perhaps there is nobody. A start that a person makes ignores it. However the run
     has ended: its driver may be killed before its command hears of it.
     """
+    _write(target, flow, names.REQUEST_STOP, stop_request(ended.run))
+
+
+def _write(target: Cluster, flow: str, key: str, value: dict[str, object]) -> None:
     notes = NoteWriter(target, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
     try:
-        notes.write(names.REQUEST_STOP, stop_request(ended.run))
+        notes.write(key, value)
     finally:
         notes.close()
 
@@ -176,8 +180,4 @@ class _Asking:
 
 def request_resume(target: Cluster, flow: str, partition: TopicPartition, stop: Stop) -> None:
     """Ask the owning lane to look again at a partition whose newest stop is ``stop``."""
-    notes = NoteWriter(target, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
-    try:
-        notes.write(names.resume_key(*partition), {"v": 1, "at_ms": now_ms(), "stop": stop.name})
-    finally:
-        notes.close()
+    _write(target, flow, names.resume_key(*partition), {"v": 1, "at_ms": now_ms(), "stop": stop.name})

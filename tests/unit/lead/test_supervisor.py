@@ -258,6 +258,14 @@ def test_what_the_leader_asks_of_its_lanes_is_nobodys_wish(scene: Leading) -> No
     assert scene.records(names.STATE_OTHERS).get(names.REQUEST_FINISH) is None
 
 
+def test_what_the_leader_has_asked_is_taken_back_though_nobody_has_read_it_since(scene: Leading) -> None:
+    """A driver asks its lanes last of all, and looks at no request behind that."""
+    run = scene.led()
+    run.finish_lanes()
+    run.end("asked")
+    assert scene.records(names.STATE_OTHERS).get(names.REQUEST_FINISH) is None
+
+
 def test_the_end_is_written_and_says_why(scene: Leading) -> None:
     """Then what its lanes left open is over: they own their ids no longer."""
     run = scene.led()
