@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from html import escape
 from typing import Final
 
 # What Unicode calls printable although nothing is printed: fillers, selectors of variants, an empty Braille
@@ -43,11 +42,6 @@ def lined(lines: Iterable[str]) -> str:
 def screen(text: str) -> str:
     """Return a text for a terminal or a log, with its lines and nothing else that moves the cursor."""
     return lined(text.expandtabs(4).split("\n"))
-
-
-def html(value: object) -> str:
-    """Return a text for a page, in an element or in an attribute between quotes."""
-    return escape(visible(value))
 
 
 def content(data: bytes | None, at_most: int) -> str:

@@ -17,8 +17,8 @@ from typing import Any, Final
 from onceover.cli import main as command_line
 from onceover.drills import journal
 from onceover.drills.journal import DrillJournal
-from onceover.drills.orphans import exported
-from onceover.drills.orphans.exported import OrphanWriter
+from onceover.drills.orphans import exporttopic
+from onceover.drills.orphans.exporttopic import OrphanWriter
 from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.drills.switching import commits
@@ -104,7 +104,7 @@ def main() -> int:
     if args.mode == "orphans":
         # A transaction for every few records.
         for limit in ("_COMMIT_BYTES", "OWN_BATCH_BYTES"):
-            setattr(exported, limit, 2_000)
+            setattr(exporttopic, limit, 2_000)
         return command_line.main(
             ["drill", "orphans", "apply", str(args.flow), "--rebuild", "--approve", "--json"]
         )

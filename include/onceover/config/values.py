@@ -22,11 +22,10 @@ from onceover.hosts import HOST
 
 # The shortest of what carries a name: 100 characters in a tag of Airflow, which a flow's DAGs have. 250 in a
 # DAG's id and a run's name, 249 in a topic's, 255 in a folder's, each with more around the name.
-MAX_NAME_LENGTH: Final = 100
-NAME: Final = re.compile(rf"(?=.{{1,{MAX_NAME_LENGTH}}}\Z)[a-z0-9][a-z0-9-]*")
+MAX_FLOW_NAME: Final = 100
+NAME: Final = re.compile(rf"(?=.{{1,{MAX_FLOW_NAME}}}\Z)[a-z0-9][a-z0-9-]*")
 NAME_RULE: Final = (
-    "lower-case letters, digits and hyphens, not beginning with a hyphen, "
-    f"at most {MAX_NAME_LENGTH} characters"
+    f"lower-case letters, digits and hyphens, not beginning with a hyphen, at most {MAX_FLOW_NAME} characters"
 )
 # What `make up`, `onceover demo` and Connect migrations keep beside the flows, or call themselves.
 RESERVED_NAMES: Final = ("airflow", "clusters", "connect", "connect-run", "demo")

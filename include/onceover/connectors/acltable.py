@@ -139,16 +139,6 @@ def table(found: Iterable[Grant]) -> list[str]:
     ]
 
 
-def markdown(found: Iterable[Grant]) -> list[str]:
-    """Return the rights as a Markdown table."""
-    lines = [f"| {' | '.join(_HEADINGS)} |", f"|{'---|' * len(_HEADINGS)}"]
-    for grant in found:
-        who, cluster, what, operations, why = grant.row
-        kind, _, name = what.partition(" ")
-        lines.append(f"| {who} | {cluster} | {kind} `{name}` | {operations} | {why} |")
-    return lines
-
-
 def _worker(request: AclTableRequest) -> Iterator[Grant]:
     def grant(kind: str, name: str, operations: tuple[str, ...], why: str) -> Grant:
         principal = request.principals.get(Role.WORKER)

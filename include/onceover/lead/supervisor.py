@@ -39,7 +39,7 @@ from onceover.state.records.managed import read_managed
 from onceover.state.records.standstill import standstill_note
 from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request
 from onceover.topics.apply import TopicApply
-from onceover.topics.lineage import changed_upstream
+from onceover.topics.hops import changed_upstream
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.own import MapKeeper, OwnedLog, StateSettings, create_flow_topics
 from onceover.topics.plan import TopicPlan, View, copied_back, overlap, plan_topics, without

@@ -13,7 +13,7 @@ IDENTITY: Final = "identity"
 PREFIX: Final = "prefix"
 SEPARATOR: Final = "."
 # Kafka's own limit: the name becomes a directory with a suffix of up to six characters.
-MAX_NAME_LENGTH: Final = 249
+MAX_TOPIC_NAME: Final = 249
 # So often nobody says the same in a name; each time is one topic more that flows add which go round.
 _ROUNDS: Final = 4
 

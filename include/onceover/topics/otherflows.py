@@ -24,7 +24,7 @@ from onceover.state.log import OTHERS_ROOM, StateLog, catch_up_together
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.records.ownership import Claim, FlowId, Rival, read_claims
 from onceover.state.records.value import MALFORMED, as_unreadable, mapping, name
-from onceover.topics.lineage import Hop, Way, extended, origin, read_upstream, ring
+from onceover.topics.hops import Hop, Way, extended, origin, read_upstream, ring
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.plan import Loop, OtherWriter
 

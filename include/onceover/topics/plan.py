@@ -31,8 +31,8 @@ from onceover.topics.changes import (
 )
 from onceover.topics.codes import TopicCode
 from onceover.topics.configs import APPEND_TIME, OF_EVERY_COPY, TIMESTAMP_TYPE, config_to_copy
-from onceover.topics.lineage import ReturnOrigin, Way
-from onceover.topics.namingpolicy import MAX_NAME_LENGTH, colliding, goes_round
+from onceover.topics.hops import ReturnOrigin, Way
+from onceover.topics.namingpolicy import MAX_TOPIC_NAME, colliding, goes_round
 from onceover.topics.scope import Rules, ScopeDecision, explain
 from onceover.topics.scopecheck import scope_remarks
 
@@ -361,8 +361,8 @@ class _Planning:
             self._refused.append(refusals.name_repeats(decision, again, self._view.flow))
             return False
         other = self._forms.setdefault(colliding(name), name)
-        if len(name) > MAX_NAME_LENGTH:
-            problem = f"the name {name} would have {len(name)} characters, Kafka allows {MAX_NAME_LENGTH}"
+        if len(name) > MAX_TOPIC_NAME:
+            problem = f"the name {name} would have {len(name)} characters, Kafka allows {MAX_TOPIC_NAME}"
             code = TopicCode.NAME_TOO_LONG
         elif name in self._view.enrolled:
             problem = f"source topic {self._view.enrolled[name].source} is copied to {name} already"

@@ -15,7 +15,7 @@ from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment
 from onceover.stops.aside import TroubleSide
 from onceover.stops.codes import StopCode
 from onceover.topics.codes import TopicCode
-from onceover.topics.lineage import ReturnOrigin
+from onceover.topics.hops import ReturnOrigin
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.scope import ScopeDecision
 

@@ -22,7 +22,7 @@ from onceover.state.records.managed import Managed
 from onceover.state.records.ownership import Rival
 from onceover.stops.aside import TroubleSide
 from onceover.topics.configs import ONLY_WIDENED
-from onceover.topics.lineage import Way
+from onceover.topics.hops import Way
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.otherflows import (
     OtherFlows,

@@ -89,10 +89,10 @@ def named_run(body: bytes, subject: str, now: datetime) -> bytes:
     about = conf.get(subject) if isinstance(conf, Mapping) else None
     if not isinstance(about, str) or not _SUBJECT.fullmatch(about):
         return body
-    return json.dumps({**document, "dag_run_id": run_name(about, subject, now)}).encode()
+    return json.dumps({**document, "dag_run_id": new_run_id(about, subject, now)}).encode()
 
 
-def run_name(about: str, subject: str, now: datetime) -> str:
+def new_run_id(about: str, subject: str, now: datetime) -> str:
     """Return how a run is called; as for ``named_run``."""
     # Airflow keeps the kinds of its own runs to itself: a flow may be called backfill, or scheduled.
     name = f"{subject}:{about}" if about in _KINDS else about

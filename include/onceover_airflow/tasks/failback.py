@@ -24,7 +24,7 @@ from onceover_airflow.approvals.approval import was_refused
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flows import FOREVER
 from onceover_airflow.starting import forms
-from onceover_airflow.starting.runnames import SUBJECTS, run_name
+from onceover_airflow.starting.runnames import SUBJECTS, new_run_id
 from onceover_airflow.tasks.operation import judge
 from onceover_airflow.tasks.orphans import OrphanTasks, orphan_params
 from onceover_airflow.tasks.seeding import SeedTasks
@@ -209,7 +209,7 @@ class StartReplicating(TriggerDagRunOperator):
         back = ready_to_copy(self.flow, context)
         if show_standing(back)["state"] in _RUNS:
             raise AirflowSkipException(f"flow {back} runs")
-        self.trigger_run_id = run_name(back, SUBJECTS[_REPLICATE], datetime.now(UTC))
+        self.trigger_run_id = new_run_id(back, SUBJECTS[_REPLICATE], datetime.now(UTC))
         self.conf = {"flow": back, "run_length": FOREVER}
         return super().execute(context)
 

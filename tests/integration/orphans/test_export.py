@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from onceover.drills.orphans import exported
+from onceover.drills.orphans import exporttopic
 from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
 from tests.support.replica import delete_topics
 
@@ -20,7 +20,7 @@ def test_behind_somebodys_open_transaction_nothing_is_exported_again(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What stands behind it cannot be read, so nobody knows where to go on."""
-    monkeypatch.setattr(exported, "_TIMEOUT_MS", 5_000)
+    monkeypatch.setattr(exporttopic, "_TIMEOUT_MS", 5_000)
     topic = replica.orphaned_topic(capsys)
     assert replica.orphans(capsys, "apply")[0] == DONE
     replica.source.plain(topic, 0, replica.source.records(3))

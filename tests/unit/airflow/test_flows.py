@@ -8,7 +8,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 
 from onceover.config import values
-from onceover.config.values import MAX_NAME_LENGTH, spread
+from onceover.config.values import MAX_FLOW_NAME, spread
 from onceover.state import names
 from onceover.topics import namingpolicy
 from onceover_airflow import flows
@@ -160,7 +160,7 @@ def test_a_flow_whose_dag_is_refused_costs_itself_only(
 @pytest.mark.parametrize("kind", ["audit", "replicate", "sync_group_offsets", "rehearse"])
 def test_the_longest_flow_name_gives_a_dag(folder: Path, kind: str) -> None:
     """The flow file allows no name that Airflow, or Kafka, could not carry in everything made of it."""
-    name = "f" * MAX_NAME_LENGTH
+    name = "f" * MAX_FLOW_NAME
     (folder / f"{name}.yaml").write_text(f'flow: {name}\nschedules: {{{kind}: "@daily"}}')
     bag = DagBag(DAGS / f"{kind}.py", collect_dags=True)
     assert bag.import_errors == {}
@@ -168,4 +168,4 @@ def test_the_longest_flow_name_gives_a_dag(folder: Path, kind: str) -> None:
     assert dag.tags == {forms.TAG, name}
     own = (names.state_topic, names.map_topic, names.groups_topic, names.owned_topic)
     topics = [topic(name) for topic in own]
-    assert max(map(len, topics)) <= namingpolicy.MAX_NAME_LENGTH
+    assert max(map(len, topics)) <= namingpolicy.MAX_TOPIC_NAME

@@ -18,7 +18,7 @@ from onceover.groups.standing import unknown_standing
 from onceover.operate.statusread import FlowFacts
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
 from onceover.operate.why import explain_name
-from onceover.shown import html
+from onceover.shown import visible
 from tests.support.hostilenames import HOSTILE
 
 # What Kafka takes for the name of a topic.
@@ -112,7 +112,7 @@ def test_a_file_that_no_flow_can_be_called_after_is_shown_and_leads_nowhere(name
     }
     text = all_flows(Look([entry(), told], 1.0), {}, LINKS)
     assert "its name cannot be a flow" in text
-    assert html(name) in text
+    assert escape(visible(name)) in text
     assert text.count('href="flows/') == 1
     assert text.encode()
 

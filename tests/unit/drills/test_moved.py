@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.drills import chain as chains
-from onceover.drills.switching import placed
+from onceover.drills.switching import cutpositions
 from onceover.drills.switching.commits import SourceGroups
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.model import TopicPartition
@@ -42,7 +42,7 @@ def test_whoever_commits_behind_the_cut_is_named_by_whoever_comes_to_it(
 ) -> None:
     """The first run was killed behind the promotion: only the journal has where the groups were."""
     notes = Notes()
-    for said in placed.noted(CUT):
+    for said in cutpositions.noted(CUT):
         notes.chain.append(chains.next_entry(notes.chain, by, chains.PLACED, 0, said))
     now = {at: offset for at, offset in {**CUT, **change}.items() if offset is not None}
     found = gone_on(monkeypatch, notes, now, by)
@@ -55,7 +55,7 @@ def test_whoever_commits_behind_the_cut_is_named_by_whoever_comes_to_it(
 def test_what_nobody_has_written_down_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """By an unplanned one, or by a release that did not: it is said."""
     notes = Notes()
-    for said in placed.noted(CUT):
+    for said in cutpositions.noted(CUT):
         notes.chain.append(chains.next_entry(notes.chain, "d0", chains.PLACED, 0, said))
     ((code, text),) = gone_on(monkeypatch, notes, dict(CUT), "d1")
     assert (code, "drill d1" in text) == ("NOT_COMPARED", True)
@@ -64,7 +64,7 @@ def test_what_nobody_has_written_down_is_not_taken_for_nothing(monkeypatch: pyte
 def test_where_groups_were_put_in_place_fits_the_journal_and_names_none() -> None:
     """However many there are; none at all is not the same as not known."""
     many = {(f"group-{number}", A0): number for number in range(12_001)}
-    entries = placed.noted(many)
+    entries = cutpositions.noted(many)
     assert [len(said["groups"]) for said in entries] == [5000, 5000, 2001]
     assert "group-7" not in str(entries)
-    assert placed.noted({}) == [{"groups": {}}]
+    assert cutpositions.noted({}) == [{"groups": {}}]

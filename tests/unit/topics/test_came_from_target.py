@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.ownership import Claim, FlowId, Rival
 from onceover.topics.codes import TopicCode
-from onceover.topics.lineage import Hop, changed_upstream, origin, read_upstream
+from onceover.topics.hops import Hop, changed_upstream, origin, read_upstream
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy, goes_round
 from onceover.topics.otherflows import OtherFlow, loops, rivals_here, ways_to, writers
 from onceover.topics.plan import TopicPlan, View, plan_topics

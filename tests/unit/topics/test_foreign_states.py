@@ -15,7 +15,7 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress
 from onceover.state.records.ownership import Claim, FlowId, decide
 from onceover.topics import otherflows
-from onceover.topics.lineage import Hop, changed_upstream, upstream_json
+from onceover.topics.hops import Hop, changed_upstream, upstream_json
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
 from onceover.topics.otherflows import (
     OtherFlow,

@@ -12,7 +12,7 @@ from onceover.errors import NotNow, Retriable
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.state.records.ownership import Claim, FlowId, Rival
-from onceover.topics.lineage import Hop, ReturnOrigin
+from onceover.topics.hops import Hop, ReturnOrigin
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
 from onceover.topics.otherflows import (
     OtherFlow,

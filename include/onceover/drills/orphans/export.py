@@ -19,7 +19,7 @@ from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.records import records_between
-from onceover.drills.orphans.exported import (
+from onceover.drills.orphans.exporttopic import (
     ExportedOrphan,
     ExportExtent,
     OrphanOrigin,

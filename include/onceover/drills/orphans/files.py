@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from onceover.codes import GeneralCode
 from onceover.drills.codes import DrillCode
-from onceover.drills.orphans.exported import ExportedOrphan
+from onceover.drills.orphans.exporttopic import ExportedOrphan
 from onceover.errors import NeedsOperator
 
 _NAME: Final = "orphans.jsonl"

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from onceover.ages import exact_text
 from onceover.drills.codes import DrillCode
-from onceover.drills.orphans.exported import OrphanOrigin
+from onceover.drills.orphans.exporttopic import OrphanOrigin
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.torn import TransactionSpan

@@ -14,7 +14,7 @@ from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.looks import OrphanLook
 from onceover.drills.orphans.proof import PATIENCE_S, CopyProver
-from onceover.drills.orphans.whose import copied_back, led_back
+from onceover.drills.orphans.whose import copied_by, why_not_alone
 from onceover.drills.running import started
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
@@ -200,7 +200,7 @@ class PromotedTopics:
         topic, alias = enrolment.source, self.source.alias
         if info is None:
             return Refusal(topic, DrillCode.MADE_ANEW, gone(self.source), "nothing", blocks=False)
-        by = copied_back(topic, others)
+        by = copied_by(topic, others)
         if by is not None:
             text = f"flow {by} copies to it by now: what it holds behind the cut came that way"
             return Refusal(topic, DrillCode.LED_BACK, text, "nothing", blocks=False)
@@ -209,7 +209,7 @@ class PromotedTopics:
             tp.partition: _kept_cut(enrolment, tp, committed.get(enrolment.target_of(tp))) or 0
             for tp in sources
         }
-        why = led_back(enrolment, info, others, cuts)
+        why = why_not_alone(enrolment, info, others, cuts)
         if why is not None:
             way = (
                 f"nothing of it is exported or deleted; copy what is wanted of {alias} by a flow, or by hand"

@@ -18,7 +18,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
-from onceover.drills.orphans.exported import ExportExtent, OrphanTopic
+from onceover.drills.orphans.exporttopic import ExportExtent, OrphanTopic
 from onceover.drills.orphans.looks import OrphanLook, TopicShape
 from onceover.drills.orphans.plan import (
     CREATE,

@@ -13,7 +13,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.topics.otherflows import OtherFlow
 
 
-def copied_back(topic: str, others: Sequence[OtherFlow]) -> str | None:
+def copied_by(topic: str, others: Sequence[OtherFlow]) -> str | None:
     """Return the name of the flow that copies to a topic by now; None without one."""
     for other in others:
         if any(each.active and each.target == topic for each in other.enrolments):
@@ -21,7 +21,7 @@ def copied_back(topic: str, others: Sequence[OtherFlow]) -> str | None:
     return None
 
 
-def led_back(
+def why_not_alone(
     enrolment: Enrolment, here: TopicInfo, others: Sequence[OtherFlow], cuts: Mapping[int, int]
 ) -> str | None:
     """Return why what a topic holds behind its cut may be what came back, or was written since.

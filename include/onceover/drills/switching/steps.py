@@ -17,11 +17,11 @@ from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
-from onceover.drills.switching import commits, placed
+from onceover.drills.switching import commits, cutpositions
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps
 from onceover.drills.switching.fences import Mark, shut
-from onceover.drills.switching.placing import Placing
+from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import AppliedGroups
@@ -237,7 +237,7 @@ class PlannedSteps(SwitchSteps):
                 resolve="stop that consumer on the source, then run it again",
             )
         # Who goes on behind a process that is killed from here on has it from nowhere else.
-        for said in placed.noted(now):
+        for said in cutpositions.noted(now):
             self.notes.write(chains.PLACED, said)
         return {"generation": layout.generation, "was_running": asked}
 
@@ -415,7 +415,7 @@ class PlannedSteps(SwitchSteps):
 
     def _name_moved(self) -> None:
         """Say where consumers have committed on the source behind what was put in place on the target."""
-        before = placed.read(self.notes.read(), self.by)
+        before = cutpositions.read(self.notes.read(), self.by)
         if before is None:
             text = f"positions on the source: drill {self.by} has not written down where they were"
             self.findings.append((DrillCode.NOT_COMPARED, text))
@@ -425,7 +425,7 @@ class PlannedSteps(SwitchSteps):
         except OnceoverError as error:
             self.findings.append((DrillCode.NOT_COMPARED, f"positions on the source: {error.message}"))
             return
-        moved_on, gone = placed.compared(before, now)
+        moved_on, gone = cutpositions.compared(before, now)
         if gone:
             text = f"positions on the source: {gone} groups that were put in place are gone there"
             self.findings.append((DrillCode.NOT_COMPARED, text))

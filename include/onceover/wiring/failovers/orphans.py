@@ -12,7 +12,7 @@ from typing import Final
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
 from onceover.drills.orphans.export import OrphanExport, OrphanParts
-from onceover.drills.orphans.exported import OrphanTopic
+from onceover.drills.orphans.exporttopic import OrphanTopic
 from onceover.drills.orphans.files import path_in
 from onceover.drills.orphans.plan import OrphanPlace
 from onceover.drills.orphans.positions import PositionReader

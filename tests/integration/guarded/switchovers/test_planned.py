@@ -21,7 +21,7 @@ from onceover.drills.looks.dryrun import DryRun
 from onceover.drills.switching import commits, watch
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.course import STEP_NAMES
-from onceover.drills.switching.placing import Placing
+from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.groups import apply
 from onceover.groups.apply import AppliedGroups

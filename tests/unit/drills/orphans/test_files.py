@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.drills.orphans.exported import ExportedOrphan, OrphanOrigin, missing_from
+from onceover.drills.orphans.exporttopic import ExportedOrphan, OrphanOrigin, missing_from
 from onceover.drills.orphans.files import put_orphans
 from onceover.errors import NeedsOperator, Retriable
 from onceover.model import TopicPartition

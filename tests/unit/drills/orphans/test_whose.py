@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.drills.orphans.whose import copied_back, led_back
+from onceover.drills.orphans.whose import copied_by, why_not_alone
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.state.records.enrolment import Enrolment, LeftAt, Promoted
 from onceover.state.records.ownership import Claim
@@ -39,16 +39,16 @@ def flow(each: Enrolment) -> list[OtherFlow]:
 
 
 def test_who_copies_to_it_is_named() -> None:
-    assert copied_back("t", flow(BACK)) == "back"
-    assert copied_back("t", flow(replace(BACK, target="u"))) is None
-    assert copied_back("t", flow(LEFT)) is None
+    assert copied_by("t", flow(BACK)) == "back"
+    assert copied_by("t", flow(replace(BACK, target="u"))) is None
+    assert copied_by("t", flow(LEFT)) is None
 
 
 def test_who_is_about_to_take_it_in_is_waited_for() -> None:
     """A claim may be all that is left of a flow that has died: nothing is exported as if there were none."""
     other = OtherFlow("back", ("there", "here"), (), (Claim("t", "t", 5),))
-    assert copied_back("t", [other]) is None
-    assert "is about to copy" in (led_back(MINE, INFO, [other], CUTS) or "")
+    assert copied_by("t", [other]) is None
+    assert "is about to copy" in (why_not_alone(MINE, INFO, [other], CUTS) or "")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_who_is_about_to_take_it_in_is_waited_for() -> None:
     ],
 )
 def test_what_came_back_since_is_no_orphan(each: Enrolment, part: str) -> None:
-    assert part in (led_back(MINE, INFO, flow(each), CUTS) or "")
+    assert part in (why_not_alone(MINE, INFO, flow(each), CUTS) or "")
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_what_came_back_since_is_no_orphan(each: Enrolment, part: str) -> None:
     ],
 )
 def test_what_came_before_or_elsewhere_is_no_reason(each: Enrolment) -> None:
-    assert led_back(MINE, INFO, flow(each), CUTS) is None
+    assert why_not_alone(MINE, INFO, flow(each), CUTS) is None
 
 
 def test_a_promotion_of_which_nobody_knows_when_is_no_older_one() -> None:
-    assert led_back(replace(MINE, left=None), INFO, flow(EARLIER), CUTS) is not None
+    assert why_not_alone(replace(MINE, left=None), INFO, flow(EARLIER), CUTS) is not None

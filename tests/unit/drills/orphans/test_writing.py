@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onceover.drills.orphans import exported
-from onceover.drills.orphans.exported import OrphanOrigin, OrphanTopic, OrphanWriter, SourceUnread
+from onceover.drills.orphans import exporttopic
+from onceover.drills.orphans.exporttopic import OrphanOrigin, OrphanTopic, OrphanWriter, SourceUnread
 from onceover.errors import Retriable
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord
@@ -34,11 +34,11 @@ class Producer:
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Let a transaction hold two records, each in a batch of its own."""
-    monkeypatch.setattr(exported, "OWN_BATCH_BYTES", 1)
-    size = exported._size(DecodedRecord(0, 0, b"k", b"v"))
-    monkeypatch.setattr(exported, "_COMMIT_BYTES", 2 * size)
+    monkeypatch.setattr(exporttopic, "OWN_BATCH_BYTES", 1)
+    size = exporttopic._size(DecodedRecord(0, 0, b"k", b"v"))
+    monkeypatch.setattr(exporttopic, "_COMMIT_BYTES", 2 * size)
     found: list[str] = []
-    monkeypatch.setattr(exported, "TransactionalProducer", lambda *_, **__: Producer(found))
+    monkeypatch.setattr(exporttopic, "TransactionalProducer", lambda *_, **__: Producer(found))
     return found
 
 

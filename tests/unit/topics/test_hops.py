@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import Enrolment
-from onceover.topics.lineage import Hop, Way, changed_upstream, extended, read_upstream, ring, upstream_json
+from onceover.topics.hops import Hop, Way, changed_upstream, extended, read_upstream, ring, upstream_json
 from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
 from onceover.topics.otherflows import OtherFlow, loops, ways_to
 from onceover.topics.plan import TopicPlan, View, plan_topics
