@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli import sparkjob
 from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.output import Interrupted
 from onceover.config.flow.load import load_flow
 from onceover.errors import Fatal, OnceoverError, Retriable, UsageError
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
+from onceover.spark.launch import runfiles
 from onceover.spark.launch.master import reach
 from onceover.spark.launch.submit import SparkJob, replicate_job
 from tests.support.flows import write_flow
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         scratches.append(job.scratch.exists())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(sparkjob, "NamedTemporaryFile", full)
+    monkeypatch.setattr(runfiles, "NamedTemporaryFile", full)
     with (
         pytest.raises(UsageError, match="No space left on device") as caught,
         running_job(job, "job") as child,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.spark.launch.again import RESTARTS, Restarts
+from onceover.spark.launch.again import RESTARTS, WELL_AFTER_S, Restarts, was_well
 
 
 def test_a_few_times_in_a_row_and_slower_each_time() -> None:
@@ -16,7 +16,7 @@ def test_a_few_times_in_a_row_and_slower_each_time() -> None:
 def test_a_run_that_was_well_begins_a_new_story() -> None:
     """A machine that kills something once a day is no crash."""
     restarts = Restarts("caught-up")
-    assert [restarts.pause_s(3600.0) for _ in range(10)] == [0.0] * 10
+    assert [restarts.pause_s(WELL_AFTER_S) for _ in range(10)] == [0.0] * 10
     assert restarts.made == 10
 
 
@@ -24,3 +24,8 @@ def test_a_run_that_was_well_begins_a_new_story() -> None:
 def test_never_for_a_run_of_a_certain_length_or_where_nobody_wants_it(until: str, most: int) -> None:
     """The caller decides."""
     assert Restarts(until, most).pause_s(1.0) is None
+
+
+def test_ten_minutes_are_well() -> None:
+    """As docs/airflow.md says, of restarts and of tries."""
+    assert [was_well(ran_s) for ran_s in (599.9, 600.0)] == [False, True]
