@@ -205,6 +205,16 @@ def test_a_jvm_that_was_ended_because_somebody_asked_for_it_is_no_failure(
     )
 
 
+def test_a_success_that_its_process_does_not_confirm_is_none(tmp_path: Path) -> None:
+    """As for Airflow: whoever died behind its report, nobody knows of what."""
+    job = scripted(tmp_path, "echo '{\"exit\": 0}' > $REPORT; exit 1")
+    with running_job(job, "job") as child:
+        child.wait(10.0)
+    with pytest.raises(Fatal, match="disagree") as caught:
+        job_result(job, child)
+    assert (caught.value.code, caught.value.where) == ("DRIVER_DISAGREES", str(job.output))
+
+
 def test_report_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None:
     """A run that was taken over writes its report after the newer one has begun."""
     older, newer = (scripted(tmp_path, "") for _ in range(2))

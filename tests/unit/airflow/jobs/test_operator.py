@@ -262,6 +262,7 @@ def test_killed_driver_is_retried(
     assert pauses == [0.0, 2.0, 8.0]
     assert decision(operator, caught.value) is RetryAction.RETRY
     assert caught.value.killed
+    assert caught.value.ran_s
     assert operator.retries == RETRIES > 100
     assert operator.retry_delay <= timedelta(seconds=5)
     assert operator.on_failure_callback and operator.on_retry_callback
