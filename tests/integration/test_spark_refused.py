@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli import sparkjob
 from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.output import Interrupted
 from onceover.config.flow.load import load_flow
 from onceover.errors import Fatal, OnceoverError, Retriable, UsageError
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
+from onceover.spark.launch import runfiles
 from onceover.spark.launch.master import reach
 from onceover.spark.launch.submit import SparkJob, replicate_job
 from tests.support.flows import write_flow
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         scratches.append(job.scratch.exists())
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(sparkjob, "NamedTemporaryFile", full)
+    monkeypatch.setattr(runfiles, "NamedTemporaryFile", full)
     with (
         pytest.raises(UsageError, match="No space left on device") as caught,
         running_job(job, "job") as child,
@@ -203,6 +203,16 @@ def test_a_jvm_that_was_ended_because_somebody_asked_for_it_is_no_failure(
     assert (caught.value.exit_code, caught.value.code) == (
         (130, "STOPPED_EARLY") if interrupted else (5, code)
     )
+
+
+def test_a_success_that_its_process_does_not_confirm_is_none(tmp_path: Path) -> None:
+    """As for Airflow: whoever died behind its report, nobody knows of what."""
+    job = scripted(tmp_path, "echo '{\"exit\": 0}' > $REPORT; exit 1")
+    with running_job(job, "job") as child:
+        child.wait(10.0)
+    with pytest.raises(Fatal, match="disagree") as caught:
+        job_result(job, child)
+    assert (caught.value.code, caught.value.where) == ("DRIVER_DISAGREES", str(job.output))
 
 
 def test_report_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from onceover.cli.commands import replicate
+from onceover.cli.sparkjob import JobEnd
 from onceover.config.flow.load import load_flow
 from onceover.spark.launch.again import Restarts
 from onceover.spark.launch.submit import replicate_job
@@ -157,16 +157,16 @@ def copied(monkeypatch: pytest.MonkeyPatch, child: Child) -> bool:
     """Copy with ``child`` for the driver; return whether somebody has stopped it."""
     answers: list[bool] = []
 
-    def job_result(*_: object, stopped: bool) -> dict[str, Any]:
+    def job_end(*_: object, stopped: bool) -> JobEnd:
         answers.append(stopped)
-        return {"generation": 1}
+        return JobEnd({"generation": 1}, None, killed=False)
 
     monkeypatch.setenv("ONCEOVER_EAST", "127.0.0.1:1")
     monkeypatch.setenv("ONCEOVER_WEST", "127.0.0.1:2")
     flow = load_flow("flights-dr")
     job = replicate_job(flow, until="forever")
     monkeypatch.setattr(replicate, "running_job", lambda *_: nullcontext(child))
-    monkeypatch.setattr(replicate, "job_result", job_result)
+    monkeypatch.setattr(replicate, "job_end", job_end)
     replicate._execute(flow, job, replicate._Progress(flow, show=False, ends=False), Restarts("forever"))
     return answers[0]
 

@@ -15,3 +15,4 @@ class CommandCode(Code):
     STOPPED_EARLY = auto()
     DRIVER_KILLED = auto()
     DRIVER_FAILED = auto()
+    DRIVER_DISAGREES = auto()

@@ -1,26 +1,23 @@
-"""A Spark job as a child of the command line: its start, and what its driver has to say at the end."""
+"""A Spark job as a child of the command line: its start, and its end as a document or an error."""
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import NamedTemporaryFile
+from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.terminal.output import Interrupted
-from onceover.errors import Fatal, OnceoverError, Retriable, unusable_path
-from onceover.exitstatus import killed_by
+from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
-from onceover.spark.codes import DIED
+from onceover.spark.ended import KEPT_LINES, Ended, How, judge
 from onceover.spark.launch.master import reach
+from onceover.spark.launch.runfiles import read_report, refused
 from onceover.spark.launch.scratch import scratch
 from onceover.spark.launch.submit import SparkJob
 
@@ -28,13 +25,27 @@ from onceover.spark.launch.submit import SparkJob
 # happened. It needs a second or two; a cluster that is away makes it try for longer.
 _DRIVER_ENDS_S: Final = 20.0
 # Enough of Spark's last words to see why it did not come up.
-_TAIL_LINES: Final = 5
-_TAIL_OF_JAVA: Final = 200
+_QUOTED_LINES: Final = 5
 _FRAME: Final = re.compile(r"\s+at \S+\(|\s+\.\.\. \d+ more")
-# As long as a report of many topics is.
-_REPORT_BYTES: Final = 64 << 10
-# All that spark-submit says, with code 1, where the JVM that makes its command line was killed.
-_NO_LAUNCHER: Final = re.compile(r"\S*spark-class: line \d+: CMD: bad array subscript")
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job has ended: a document, or an error; ``killed`` when processes of it died."""
+
+    document: dict[str, Any]
+    error: OnceoverError | None
+    killed: bool
+
+    def result(self) -> dict[str, Any]:
+        """Return the document.
+
+        Raises:
+            OnceoverError: the error, where there is one.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.document
 
 
 @contextmanager
@@ -68,91 +79,110 @@ def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
         finally:
             child.stop()
         # Before its scratch is removed, which makes room again.
-        refused = _unwritable(job.report.parent, child) if _document(job) is None else None
-    if refused is not None:
-        raise unusable_path(refused)
+        why = refused(job.report)
+    end = _judged(job, child, why=why)
+    if end.how is How.UNWRITABLE:
+        raise end.refusal
 
 
 def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> dict[str, Any]:
     """Return the document that a Spark job's driver has written.
 
     Args:
-        job: as it was started; its report and what it printed stay, for people.
-        stopped: whether somebody has asked it to end.
+        job, child, stopped: as for ``job_end``.
 
     Raises:
-        OnceoverError: what the driver says it failed with; ``Interrupted`` when it was asked to end before it
-            could say anything, ``Retriable`` when it was killed, ``Fatal`` when it ended without a word.
+        OnceoverError: as ``job_end`` says.
     """
-    document = _document(job)
-    if document is None:
-        raise _silent_end(child, stopped=stopped)
-    failure = document.get("error")
-    if failure is not None:
-        reported = _reported(document["exit"], failure)
-        # Asked to end before its driver listens, the JVM is what is ended; and of a cluster that is away
-        # nobody wants to hear "run it again" who has just ended it.
-        raise stopped_early(reported) if stopped and reported.exit_code == Retriable.exit_code else reported
-    return document
+    return job_end(job, child, stopped=stopped).result()
 
 
-def _document(job: SparkJob) -> dict[str, Any] | None:
-    """Return what the driver has reported; None where there is nothing, or not the whole of it."""
-    try:
-        document: dict[str, Any] = json.loads(job.report.read_text())
-    except (OSError, ValueError):
-        return None
-    return document
+def job_end(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> JobEnd:
+    """Return how a Spark job has ended: with the document that its driver has written, or with an error.
+
+    The error is what the driver says it failed with; ``Interrupted`` when it was asked to end before it could
+    say anything, ``Retriable`` when it was killed, ``Fatal`` when it ended without a word, or with different
+    ones in its report and its exit code.
+
+    Args:
+        job: as it was started; its report and what it printed stay, for people.
+        stopped: whether somebody has asked it to end.
+    """
+    return said_of(_judged(job, child, stopped=stopped), str(job.output))
 
 
-def was_killed(error: OnceoverError) -> bool:
-    """Tell whether what a run ended with is that processes of it were killed."""
-    return error.code in (*DIED, CommandCode.DRIVER_KILLED)
+def said_of(end: Ended, log: str) -> JobEnd:
+    """Return how a job has ended as the command line says it. Pure.
+
+    Args:
+        log: the file with all that it has printed.
+    """
+    return JobEnd(dict(end.report), _error_of(end, log), end.killed)
 
 
-def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
-    if stopped:
-        return stopped_early()
-    number, said = killed_by(child.returncode or 0), child.tail(_TAIL_LINES)
-    if number is not None or _NO_LAUNCHER.fullmatch(said):
-        return Retriable(
-            f"the driver was killed {f'by signal {number} ' if number else ''}before it could report",
-            code=CommandCode.DRIVER_KILLED,
-            where=str(child.log_path),
-            resolve="run it again: it resumes where it was; the log says more",
-        )
+def _judged(job: SparkJob, child: ChildProcess, *, why: str | None = None, stopped: bool = False) -> Ended:
+    return judge(
+        child.returncode or 0,
+        read_report(job.report),
+        job.report.parent,
+        tail=child.tail(KEPT_LINES),
+        refused=why,
+        stopped=stopped,
+    )
+
+
+def _error_of(end: Ended, log: str) -> OnceoverError | None:
+    match end.how:
+        case How.WELL | How.FOUND:
+            return None
+        case How.FAILED | How.LEFT_ALONE:
+            return _reported(end.report)
+        case How.STOPPED:
+            return stopped_early(_reported(end.report) if end.report.get("error") else None)
+        case How.UNWRITABLE:
+            return end.refusal
+        case How.CONTRADICTED:
+            return _contradicted(end, log)
+        case How.KILLED:
+            by = "" if end.signal is None else f"by signal {end.signal} "
+            return Retriable(
+                f"the driver was killed {by}before it could report",
+                code=CommandCode.DRIVER_KILLED,
+                where=log,
+                resolve="run it again: it resumes where it was; the log says more",
+            )
+        case How.UNTOLD | How.NOT_RUN:
+            return _not_run(end, log)
+
+
+def _contradicted(end: Ended, log: str) -> Fatal:
     return Fatal(
-        f"Spark did not run the driver (exit code {child.returncode}, no report)",
+        "the job's report and its process disagree",
+        code=CommandCode.DRIVER_DISAGREES,
+        where=log,
+        expected="the same exit code",
+        seen=f"report {end.report.get('exit')!r}, process {end.returncode}",
+        resolve="read the log, then start it again",
+    )
+
+
+def _not_run(end: Ended, log: str) -> Fatal:
+    """Say that nobody knows more than the last lines, also where the exit code is that of what may pass.
+
+    A scheduler believes that alone; at a terminal somebody is there who can read.
+    """
+    return Fatal(
+        f"Spark did not run the driver (exit code {end.returncode}, no report)",
         code=CommandCode.DRIVER_FAILED,
-        where=str(child.log_path),
-        seen=_last_words(child),
+        where=log,
+        seen=_last_words(end.said),
         resolve="correct what the log's last lines say",
     )
 
 
-def _unwritable(folder: Path, child: ChildProcess) -> OSError | None:
-    """Return why a driver's report, or what it printed, cannot be written: mostly a disk that is full.
-
-    Its JVM may have made room by now, as it puts away what it had there: then its last lines tell.
-    """
-    full = os.strerror(errno.ENOSPC)
-    if not folder.is_dir():
-        return None  # nothing was started
-    if full in child.tail(_TAIL_OF_JAVA):
-        return OSError(errno.ENOSPC, full, str(folder))
-    try:
-        with NamedTemporaryFile(dir=folder) as file:
-            file.write(bytes(_REPORT_BYTES))
-            file.flush()
-    except OSError as error:
-        return OSError(error.errno, error.strerror, str(folder))
-    return None
-
-
-def _last_words(child: ChildProcess) -> str:
+def _last_words(said: str) -> str:
     """Return the last lines that say something: of Java's, most tell where in its code it was."""
-    lines = child.tail(_TAIL_OF_JAVA).splitlines()
-    return "\n".join([line for line in lines if not _FRAME.match(line)][-_TAIL_LINES:])
+    return "\n".join([line for line in said.splitlines() if not _FRAME.match(line)][-_QUOTED_LINES:])
 
 
 def stopped_early(met: OnceoverError | None = None) -> Interrupted:
@@ -173,9 +203,13 @@ class _Reported(OnceoverError):
     """An error that the driver has reported, with its exit code."""
 
 
-def _reported(exit_code: int, failure: dict[str, Any]) -> OnceoverError:
-    kind = type(_Reported.__name__, (_Reported,), {"exit_code": exit_code})
+def _reported(report: Mapping[str, Any]) -> OnceoverError:
+    """Return what a driver has reported; it is read, not trusted."""
+    told = report.get("error")
+    failure: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    kind = type(_Reported.__name__, (_Reported,), {"exit_code": report["exit"]})
     error: OnceoverError = kind(
-        failure["message"], **{k: failure[k] for k in ("code", "where", "expected", "seen", "resolve")}
+        str(failure.get("message") or failure.get("code") or "the driver failed, and has not said why"),
+        **{key: failure.get(key) for key in ("code", "where", "expected", "seen", "resolve")},
     )
     return error

@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,7 @@ from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
 from onceover.spark.failures import cause_of, jvm_gone, query_error, session_error
-from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts
+from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts, write_report
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.query import batch_of, start_query, warm_up
@@ -436,11 +435,5 @@ def main(argv: Sequence[str], opening: Opening) -> int:
         log.exception("the driver failed")
         foreign = unexpected(error)
         document.update(exit=foreign.exit_code, error=foreign.as_dict())
-    try:
-        args.report.parent.mkdir(parents=True, exist_ok=True)
-        args.report.write_text(json.dumps(document, indent=1))
-        sys.stdout.flush()
-    except OSError as error:
-        # Its exit code tells the most of it.
-        log.error("the report cannot be written: %s", error)  # noqa: TRY400
+    write_report(args.report, document)
     return int(document["exit"])

@@ -23,6 +23,7 @@ import onceover.errors
 from onceover.codes import GeneralCode
 from onceover.errors import Fatal, OnceoverError, Retriable, UsageError, unexpected
 from onceover.spark.codes import SparkCode
+from onceover.spark.ended import FULL_DISK
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,6 @@ _GONE_WAIT_S: Final = 30.0
 _GONE_BY_S: Final = 2.0
 _LONGEST_TEXT: Final = 500
 _CALL_ALONE: Final = re.compile(r"An error occurred while calling \S+|\S+ does not exist in the JVM")
-_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
 _MISSING: Final = re.compile(r"java\.lang\.NullPointerException")
 
 
@@ -111,7 +111,7 @@ def error_of(failure: Exception) -> OnceoverError:
         found = pattern.search(text)
         if found:
             return Retriable(message, code=code, seen=_line_around(text, found), resolve=resolve)
-    if (found := _FULL.search(text)) is not None:
+    if (found := FULL_DISK.search(text)) is not None:
         return UsageError(
             "a disk that Spark writes to is full",
             code=GeneralCode.PATH_UNUSABLE,

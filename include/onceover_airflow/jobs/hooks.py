@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import subprocess
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -23,15 +24,15 @@ from airflow.sdk.exceptions import AirflowException
 from onceover.private import UMASK
 from onceover.process.children import guarded_argv
 from onceover.shown import visible
+from onceover.spark.ended import KEPT_LINES, Ended, judge
 from onceover.spark.launch.driverprocess import ask_to_end, children_of
 from onceover.spark.launch.locate import spark_submit
+from onceover.spark.launch.runfiles import read_report, refused
 from onceover.spark.launch.scratch import scratch
 from onceover.spark.launch.submit import SparkJob
 from onceover_airflow.jobs.loglevels import levelled
 from onceover_airflow.jobs.verdict import topics_in
 
-# Enough of the driver's last words to explain a job that never came up.
-TAIL_LINES: Final = 15
 # What the driver logs when it has left a note of itself. Its lines are mixed with those of handlers, which
 # may print what a record says: what is told is read from the note.
 _UI_LINE: Final = re.compile(r"onceover\.spark\.driver: Spark UI: \S+")
@@ -67,6 +68,8 @@ class SparkJobHook(SparkSubmitHook):
             application_args=list(job.arguments),
             spark_binary=str(spark_submit()),
         )
+        # Of the provider's twenty the reason may be none.
+        self._last_submit_log_lines = deque(maxlen=KEPT_LINES)
         # Not the provider's `env_vars`: for YARN and Kubernetes it would turn those into --conf options,
         # which the Spark UI and `ps` show; and nothing of this process's own could be left out.
         self._environment = dict(environment)
@@ -125,8 +128,8 @@ class SparkJobHook(SparkSubmitHook):
         pid = note.get("pid") if isinstance(note, dict) else None
         return note if isinstance(note, dict) and isinstance(pid, int) and pid in own else {}
 
-    def run(self) -> int:
-        """Run the job to its end and return spark-submit's exit code, negative for a signal.
+    def run(self) -> Ended:
+        """Run the job to its end and return how it has ended; its report is removed then.
 
         Raises:
             AirflowException: spark-submit could not be started at all.
@@ -136,22 +139,31 @@ class SparkJobHook(SparkSubmitHook):
             # A session of its own: Airflow signals the task's whole process group, which would kill the
             # JVM before the driver could finish its transaction.
             with scratch(self._job.scratch) as held:
-                self.submit(
-                    str(self._job.application),
-                    env={**self._job.process_environment(os.environ), **self._environment},
-                    # A task's own is its line to Airflow, which gives it every Connection that it asks for.
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                    umask=UMASK,
-                    pass_fds=(held,),
-                )
-        except AirflowException:
-            # The provider says no more than "not 0" for every way to end; the caller judges the code.
-            if self.returncode is None:
-                raise
+                self._submit(held)
+                # Before its scratch is removed, which makes room again.
+                why = refused(self._job.report)
         finally:
             self._close_output()
-        return self.returncode if self.returncode is not None else 1
+        report = read_report(self._job.report)
+        self._job.report.unlink(missing_ok=True)
+        code = 1 if self.returncode is None else self.returncode
+        return judge(code, report, self._job.report.parent, tail=self.tail, refused=why)
+
+    def _submit(self, held: int) -> None:
+        try:
+            self.submit(
+                str(self._job.application),
+                env={**self._job.process_environment(os.environ), **self._environment},
+                # A task's own is its line to Airflow, which gives it every Connection that it asks for.
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                umask=UMASK,
+                pass_fds=(held,),
+            )
+        except AirflowException:
+            # The provider says no more than "not 0" for every way to end.
+            if self.returncode is None:
+                raise
 
     def _close_output(self) -> None:
         # The provider leaves the pipe open.
@@ -168,7 +180,7 @@ class SparkJobHook(SparkSubmitHook):
     @property
     def tail(self) -> str:
         """The job's last lines."""
-        return "\n".join(list(self._last_submit_log_lines)[-TAIL_LINES:])
+        return "\n".join(self._last_submit_log_lines)
 
     def ask_to_stop(self) -> None:
         """Ask the driver to finish its open transactions and end; the JVM is left for it to close."""

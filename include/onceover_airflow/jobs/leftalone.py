@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowSkipException
 
@@ -48,17 +47,3 @@ def leave_alone(flow: str, context: Context) -> None:
         return
     if is_other(other, run_name(context)):
         raise AirflowSkipException(f"skipped: {left_alone(flow, other)}")
-
-
-def skip_left_alone(report: Mapping[str, Any] | None) -> None:
-    """Skip a copy whose driver has met another run, which began between our look and its own.
-
-    Raises:
-        AirflowSkipException: it has.
-    """
-    # Not with the DAG files: nothing of a flow's head is for the process that parses them.
-    from onceover.lead.codes import LeadCode
-
-    error = (report or {}).get("error") or {}
-    if error.get("code") == LeadCode.LEFT_ALONE:
-        raise AirflowSkipException(f"skipped: {error['message']}; {error['resolve']}")

@@ -16,12 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.errors import OnceoverError, Retriable
 from onceover.planning.background import in_background
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
-from onceover_airflow.jobs.leftalone import leave_alone, leaves_others, skip_left_alone
+from onceover_airflow.jobs.leftalone import leave_alone, leaves_others
 from onceover_airflow.jobs.masters import check_master
 from onceover_airflow.jobs.retrying import retry_interrupted, tell_of_restart
 from onceover_airflow.jobs.starter import launch_of, run_name
@@ -29,10 +30,9 @@ from onceover_airflow.jobs.verdict import (
     AfterJob,
     TaskVerdict,
     count_report,
-    judge,
     judge_scope,
-    read_report,
     topics_in,
+    verdict_of,
 )
 from onceover_airflow.lineage.catalogue import ToldOf, open_run
 from onceover_airflow.lineage.naming import FlowEnds, ends_of, topic_uri
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flow.flowfile import Flow
+    from onceover.spark.ended import Ended
     from onceover.spark.launch.again import Restarts
     from onceover.spark.launch.submit import SparkJob
     from onceover_airflow.jobs.hooks import SparkJobHook
@@ -102,7 +103,7 @@ class FlowJobOperator(BaseOperator):
         """Return what goes into the XCom after a job that ended well."""
         raise NotImplementedError
 
-    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any], context: Context) -> TaskVerdict:
         """Look at how the job ended, before the task ends the same way."""
         return verdict
 
@@ -151,35 +152,47 @@ class FlowJobOperator(BaseOperator):
             As ``execute``.
         """
         restarts, telling = self.restarts(), list[Future[None]]()
-        while True:
-            begun_s = time.monotonic()
-            returncode, report, tail = self._run(flow, job.with_own_files(), variables, context, told)
-            told.saw(report or {})
-            verdict = self.judged(judge(returncode, report, log_tail=tail), report, context)
-            ran_s = time.monotonic() - begun_s
-            if not verdict.killed or (pause_s := restarts.pause_s(ran_s)) is None:
-                break
-            log.warning(
-                "%s; started again at once, %d of %d", verdict.message, restarts.number, restarts.most
-            )
+
+        def pause(end: Ended, pause_s: float) -> None:
+            message = verdict_of(end).message
+            log.warning("%s; %s", message, restarts.words)
             if restarts.number == 1:
                 # Whoever is told may take long to be reached, or for ever; the copy waits for nobody.
-                what = f"flow {self.flow}: {verdict.message}"
+                what = f"flow {self.flow}: {message}"
                 telling.append(in_background(partial(tell_of_restart, context, what)))
             time.sleep(pause_s)
             self.look_first(context)
+
+        end = restarts.to_its_end(
+            lambda: self._run(flow, job.with_own_files(), variables, context, told), pause
+        )
+        verdict = self.judged(verdict_of(end), end.report, context)
         # With the task's process it would end half told.
         wait(telling, _TELLING_S)
-        if verdict.next is AfterJob.RETRY:
-            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed, ran_s=ran_s)
-        if verdict.next is AfterJob.FAIL or report is None:
-            raise TaskFailed(f"flow {self.flow}: {verdict.message}")
-        return {**report, "restarts": restarts.made}
+        self._end_as(verdict, restarts.ran_s)
+        return {**end.report, "restarts": restarts.made}
+
+    def _end_as(self, verdict: TaskVerdict, ran_s: float) -> None:
+        """Raise what Airflow knows an end by that is not well.
+
+        Args:
+            ran_s: how long the job had run.
+        """
+        message = f"flow {self.flow}: {verdict.message}"
+        match verdict.next:
+            case AfterJob.SKIP:
+                raise AirflowSkipException(verdict.message)
+            case AfterJob.RETRY:
+                raise JobInterrupted(message, killed=verdict.killed, ran_s=ran_s)
+            case AfterJob.FAIL:
+                raise TaskFailed(message)
+            case AfterJob.OK:
+                pass
 
     def _run(
         self, flow: Flow, job: SparkJob, variables: Mapping[str, str], context: Context, told: LineageRun
-    ) -> tuple[int, Mapping[str, Any] | None, str]:
-        """Run the job once; return its exit code, its report and its last lines.
+    ) -> Ended:
+        """Run the job once; return how it has ended.
 
         Raises:
             JobInterrupted: the task was told to end.
@@ -197,14 +210,13 @@ class FlowJobOperator(BaseOperator):
             on_topics=told.copies,
         )
         try:
-            returncode = None if self._killed else hook.run()
+            end = None if self._killed else hook.run()
         except OnceoverError as error:
             raise TaskFailed(str(error)) from shown(error)
-        if returncode is None or self._killed:
+        if end is None or self._killed:
             raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
-        report = read_report(job.report)
-        job.report.unlink(missing_ok=True)
-        return returncode, report, hook.tail
+        told.saw(end.report)
+        return end
 
     def on_kill(self) -> None:
         """Ask this run to stop, give it a moment to finish its transactions, then kill its JVM.
@@ -297,13 +309,8 @@ class ReplicateOperator(FlowJobOperator):
 
         return Restarts(self.until)
 
-    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
-        """A copy of nothing is no success, although the job ended well; one that left another alone is none.
-
-        Raises:
-            AirflowSkipException: it has.
-        """
-        skip_left_alone(report)
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any], context: Context) -> TaskVerdict:
+        """A copy of nothing is no success, although the job ended well."""
         return judge_scope(verdict, report)
 
     def announce(self, report: Mapping[str, Any], ends: Callable[[], FlowEnds], context: Context) -> None:

@@ -37,8 +37,6 @@ LONGEST_DELAY_S: Final = 60.0
 RETRY_FOR_S: Final = 12 * 3600.0
 # A broker's restart is over by then; what is not, somebody has to look at.
 TELL_AFTER_S: Final = 300.0
-# A try that ran for so long was well: what ends it is a new story.
-HEALTHY_S: Final = 600.0
 # Beyond the longest delay. Who comes later was not tried again but cleared by a person, who has mended it.
 PAUSE_S: Final = 300.0
 MAX_KILLED: Final = 5
@@ -81,11 +79,15 @@ class Streak:
             killed: processes were killed.
             ran_s: how long its last run has lasted: a try may have begun anew by itself.
         """
+        # Nothing of Spark's is for the process that parses DAG files.
+        from onceover.spark.launch.again import was_well
+
         paused_s = 0.0 if self.last_s is None else now_s - tried_s - self.last_s
         ran_s = tried_s if ran_s is None else ran_s
-        anew = ran_s >= HEALTHY_S or paused_s > LONGEST_DELAY_S + PAUSE_S
+        well = was_well(ran_s)
+        anew = well or paused_s > LONGEST_DELAY_S + PAUSE_S
         before = Streak(now_s) if anew else self
-        soon = killed and ran_s < HEALTHY_S
+        soon = killed and not well
         number = before.killed + 1 if soon else 0
         return replace(before, tries=before.tries + 1, killed=number, last_s=now_s)
 

@@ -1,23 +1,23 @@
 """What the end of a Spark job means for its Airflow task. Pure: no Airflow, no I/O.
 
 Invariant: a task is retried only when running it again can help by itself, that is after exit code 5
-and after a killed process. Every other failure needs a person, who is told so at once.
+and after a killed process. Every other failure needs a person, who is told so at once. How the job has ended
+is judged elsewhere (``onceover.spark.ended``), as for everybody who starts one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from onceover.exitstatus import killed_by
+from onceover.errors import Retriable
 from onceover.shown import screen
 
-EXIT_DONE: Final = 0
-EXIT_TEMPORARY: Final = 5
+if TYPE_CHECKING:
+    from onceover.spark.ended import Ended
+
 MEANING: Final = {
     1: "the job failed",
     2: "bad usage or configuration, nothing was changed",
@@ -27,6 +27,8 @@ MEANING: Final = {
 }
 # A page of stopped partitions in one error message helps nobody; `onceover status` lists all.
 MAX_LISTED: Final = 10
+# Enough of the driver's last words to explain a job that never came up.
+QUOTED_LINES: Final = 15
 
 
 class AfterJob(StrEnum):
@@ -35,6 +37,7 @@ class AfterJob(StrEnum):
     OK = "ok"
     RETRY = "retry"
     FAIL = "fail"
+    SKIP = "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +49,53 @@ class TaskVerdict:
     killed: bool = False
 
 
-def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = "") -> TaskVerdict:
-    """Decide by the job's report and by the exit code of spark-submit (negative: a signal).
+def verdict_of(end: Ended) -> TaskVerdict:
+    """Decide what becomes of the task of a job that has ended so."""
+    # Nothing of Spark's is for the process that parses DAG files.
+    from onceover.spark.ended import How
 
-    The report is written last, so where there is one it tells the outcome even if the process was
-    killed while it shut down. Where both speak and contradict each other, nothing is believed.
-    ``log_tail`` (the job's last lines) is quoted only when there is no report to quote.
-    """
-    if report is None:
-        return _judge_silent(returncode, log_tail)
-    told = report.get("exit")
-    if not isinstance(told, int) or (told != returncode and not killed(returncode)):
-        return TaskVerdict(
-            AfterJob.FAIL,
-            f"the job's report and its process disagree; expected: the same exit code; seen: report "
-            f"{told!r}, process {returncode}; to resolve: read the task's log, then start the flow again",
-        )
-    if told == EXIT_DONE:
-        return TaskVerdict(AfterJob.OK, "done")
-    message = describe_failure(told, report)
-    if told != EXIT_TEMPORARY:
-        return TaskVerdict(AfterJob.FAIL, message)
-    return TaskVerdict(AfterJob.RETRY, message, killed=killed(returncode) or _died(report))
+    match end.how:
+        case How.WELL:
+            return TaskVerdict(AfterJob.OK, "done")
+        case How.LEFT_ALONE:
+            error = end.report["error"]
+            return TaskVerdict(AfterJob.SKIP, f"skipped: {error.get('message')}; {error.get('resolve')}")
+        case How.FOUND | How.FAILED:
+            told = end.report["exit"]
+            after = AfterJob.RETRY if told == Retriable.exit_code else AfterJob.FAIL
+            return TaskVerdict(after, describe_failure(told, end.report), killed=end.killed)
+        case How.CONTRADICTED:
+            return TaskVerdict(AfterJob.FAIL, _contradicted(end))
+        case How.STOPPED:
+            return TaskVerdict(AfterJob.RETRY, "ended by somebody before it could say how it stands")
+        case How.UNWRITABLE:
+            return TaskVerdict(AfterJob.FAIL, str(end.refusal))
+        case How.KILLED:
+            by = "" if end.signal is None else f"by signal {end.signal} "
+            message = f"the Spark driver was killed {by}before it could report"
+            return TaskVerdict(AfterJob.RETRY, message, killed=True)
+        case How.UNTOLD:
+            return TaskVerdict(AfterJob.RETRY, "temporary failure (exit code 5, no report)")
+        case How.NOT_RUN:
+            return TaskVerdict(AfterJob.FAIL, _not_run(end))
 
 
-def judge_scope(verdict: TaskVerdict, report: Mapping[str, Any] | None) -> TaskVerdict:
+def _contradicted(end: Ended) -> str:
+    return (
+        "the job's report and its process disagree; expected: the same exit code; seen: report "
+        f"{end.report.get('exit')!r}, process {end.returncode}; to resolve: read the task's log, then start "
+        "the flow again"
+    )
+
+
+def _not_run(end: Ended) -> str:
+    meaning = MEANING.get(end.returncode, "the job ended without a word")
+    said = "\n".join(end.said.splitlines()[-QUOTED_LINES:])
+    tail = f"; its last lines:\n{said}" if said else ""
+    return f"{meaning} (exit code {end.returncode}, no report): the job did not start properly{tail}"
+
+
+def judge_scope(verdict: TaskVerdict, report: Mapping[str, Any]) -> TaskVerdict:
     """Fail a copy that ended well and had nothing in scope.
 
     Green every day would be a misspelt pattern's disguise; a flow whose topics are still to come has no
@@ -78,40 +103,9 @@ def judge_scope(verdict: TaskVerdict, report: Mapping[str, Any] | None) -> TaskV
     """
     from onceover.topics.scopecheck import nothing_in_scope
 
-    nothing = nothing_in_scope((report or {}).get("warnings", ()))
+    nothing = nothing_in_scope(report.get("warnings", ()))
     return (
         verdict if verdict.next is not AfterJob.OK or nothing is None else TaskVerdict(AfterJob.FAIL, nothing)
-    )
-
-
-def killed(returncode: int) -> bool:
-    """Tell whether spark-submit, its JVM or the Python driver was ended by a signal."""
-    return killed_by(returncode) is not None
-
-
-def _died(report: Mapping[str, Any]) -> bool:
-    """Tell whether the driver reports the death of its JVM or of Spark's workers, which it has outlived."""
-    # Nothing of Spark's is for the process that parses DAG files.
-    from onceover.spark.codes import DIED
-
-    error = report.get("error")
-    return isinstance(error, Mapping) and error.get("code") in DIED
-
-
-def _judge_silent(returncode: int, log_tail: str) -> TaskVerdict:
-    number = killed_by(returncode)
-    if number is not None:
-        return TaskVerdict(
-            AfterJob.RETRY,
-            f"the Spark driver was killed by signal {number} before it could report",
-            killed=True,
-        )
-    if returncode == EXIT_TEMPORARY:
-        return TaskVerdict(AfterJob.RETRY, "temporary failure (exit code 5, no report)")
-    meaning = MEANING.get(returncode, "the job ended without a word")
-    tail = f"; its last lines:\n{log_tail}" if log_tail else ""
-    return TaskVerdict(
-        AfterJob.FAIL, f"{meaning} (exit code {returncode}, no report): the job did not start properly{tail}"
     )
 
 
@@ -141,15 +135,6 @@ def _describe_stop(stop: Mapping[str, Any]) -> str:
     # "status" nests code, message and resolve under "stop"; the replicate report has them flat.
     reason = stop["stop"] if isinstance(stop.get("stop"), Mapping) else stop
     return f"{stop.get('topic')}:{stop.get('partition')} stopped: {describe_error(reason)}"
-
-
-def read_report(path: Path) -> dict[str, Any] | None:
-    """Return the report, or ``None`` when the job ended before it had written one completely."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
-    return document if isinstance(document, dict) else None
 
 
 def count_report(report: Mapping[str, Any]) -> dict[str, int | float | str]:

@@ -195,7 +195,7 @@ class AuditOperator(FlowJobOperator):
         """Return the verdict with its numbers."""
         return count_audit(report)
 
-    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any], context: Context) -> TaskVerdict:
         """Keep what an audit found that did not pass, and say it in its own words.
 
         Raises:
@@ -204,15 +204,15 @@ class AuditOperator(FlowJobOperator):
         if is_too_early(report, context):
             raise AirflowSkipException(f"skipped: {verdict.message}")
         self.pages = pages_of(report)
-        if verdict.next is not AfterJob.FAIL or report is None or "verdict" not in report:
+        if verdict.next is not AfterJob.FAIL or "verdict" not in report:
             return verdict
         leave(context, VERDICT_KEY, count_audit(report))
         return TaskVerdict(AfterJob.FAIL, describe_audit(report))
 
 
-def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:
+def is_too_early(report: Mapping[str, Any], context: Context) -> bool:
     """Tell whether a schedule has come before the flow's first start: no fault, and nothing to prove yet."""
-    error = (report or {}).get("error") or {}
+    error = report.get("error") or {}
     return error.get("code") == StateCode.NOT_STARTED and by_schedule(context)
 
 

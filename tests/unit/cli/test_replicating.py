@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 
 from onceover.cli.commands import replicate
+from onceover.cli.sparkjob import JobEnd
 from onceover.cli.terminal.output import Interrupted
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.spark.failures import jvm_gone
 from onceover.spark.launch.again import Restarts
 
@@ -29,21 +30,19 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return event
 
 
-def ended(monkeypatch: pytest.MonkeyPatch, *ends: OnceoverError | dict[str, Any]) -> dict[str, Any]:
+DIED = JobEnd({}, jvm_gone(), killed=True)
+COPIED = JobEnd({"records": 5}, None, killed=False)
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, *ends: JobEnd) -> dict[str, Any]:
     """Return the document of a command whose runs end so, one after the other."""
     coming = iter(ends)
-
-    def once(*_: object) -> dict[str, Any]:
-        end = next(coming)
-        if isinstance(end, OnceoverError):
-            raise end
-        return end
 
     class Job:
         def with_own_files(self) -> Job:
             return self
 
-    monkeypatch.setattr(replicate, "_once", once)
+    monkeypatch.setattr(replicate, "_once", lambda *_: next(coming))
     nothing = cast(Any, None)
     return replicate._execute(nothing, cast(Any, Job()), nothing, Restarts("forever"))
 
@@ -52,7 +51,7 @@ def test_a_run_that_was_killed_is_begun_again_and_says_so(
     stopping: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it counts is of its last start."""
-    assert ended(monkeypatch, jvm_gone(), {"records": 5}) == {"records": 5, "restarts": 1}
+    assert ended(monkeypatch, DIED, COPIED) == {"records": 5, "restarts": 1}
 
 
 def test_somebody_who_ends_it_between_two_starts_is_told_no_failure(
@@ -61,7 +60,7 @@ def test_somebody_who_ends_it_between_two_starts_is_told_no_failure(
     """Whoever tries again after a 5 would undo it."""
     stopping.set()
     with pytest.raises(Interrupted) as caught:
-        ended(monkeypatch, jvm_gone(), {"records": 5})
+        ended(monkeypatch, DIED, COPIED)
     assert caught.value.code == "STOPPED_EARLY"
 
 
@@ -70,7 +69,7 @@ def test_what_running_again_cannot_help_ends_it(
 ) -> None:
     """At once, in its own words."""
     with pytest.raises(UsageError, match="no"):
-        ended(monkeypatch, UsageError("no"), {"records": 5})
+        ended(monkeypatch, JobEnd({}, UsageError("no"), killed=False), COPIED)
 
 
 @pytest.mark.parametrize(

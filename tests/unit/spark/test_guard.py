@@ -187,7 +187,7 @@ def test_the_command_line_starts_a_job_with_no_more(flow: Path, monkeypatch: pyt
 
     def start(*_: object, env: dict[str, str], **__: object) -> Mock:
         started.append(env)
-        return Mock()
+        return Mock(returncode=0, tail=lambda _lines: "")
 
     monkeypatch.setattr(ChildProcess, "start", start)
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)

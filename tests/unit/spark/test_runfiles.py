@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import logging
 import os
 from pathlib import Path
 
-from onceover.spark.launch.runfiles import KEPT_RUNS, forget_old_runs, own_report, prune_receipts
+import pytest
+
+from onceover.spark.launch import runfiles
+from onceover.spark.launch.runfiles import (
+    KEPT_RUNS,
+    forget_old_runs,
+    own_report,
+    prune_receipts,
+    read_report,
+    refused,
+    write_report,
+)
 
 
 def runs(folder: Path, kind: str, count: int) -> list[Path]:
@@ -73,3 +87,45 @@ def test_receipts_are_bounded_by_age_and_a_run_that_has_none_yet_stays(tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["2-long", "3-new"]
     assert (tmp_path / "2-long" / "_spark_metadata" / "0").exists()
     assert prune_receipts(tmp_path / "none", 1.0) == 0
+
+
+def test_a_report_that_is_missing_half_written_or_something_else_is_none(tmp_path: Path) -> None:
+    """A job killed while it wrote has reported nothing."""
+    path = tmp_path / "log" / "report.json"
+    assert read_report(path) is None
+    write_report(path, {"exit": 0})
+    assert read_report(path) == {"exit": 0}
+    for content in (json.dumps({"exit": 0})[:-2], "[]", b"\xff{}"):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        assert read_report(path) is None
+    path.unlink()
+    path.mkdir()
+    assert read_report(path) is None
+
+
+def test_a_report_that_cannot_be_written_costs_no_driver_its_exit_code(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The exit code tells the most of it, and a line the reason."""
+    (tmp_path / "log").touch()
+    with caplog.at_level(logging.ERROR):
+        write_report(tmp_path / "log" / "report.json", {"exit": 0})
+    assert "the report cannot be written: " in caplog.text
+    assert not [each for each in caplog.records if each.exc_info]
+
+
+def test_why_nothing_was_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where something was, or could be, nobody has refused it; where nothing was started, neither."""
+    report = tmp_path / "log" / "report.json"
+    assert refused(report) is None
+    report.parent.mkdir()
+    assert refused(report) is None
+    assert list(report.parent.iterdir()) == []
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(runfiles, "NamedTemporaryFile", full)
+    assert refused(report) == "No space left on device"
+    report.write_text('{"exit": 0}')
+    assert refused(report) is None

@@ -14,14 +14,14 @@ from functools import partial
 from typing import Any, Final
 
 from onceover.cli.parsers.replicate import CAUGHT_UP
-from onceover.cli.sparkjob import job_result, running_job, stopped_early, was_killed
+from onceover.cli.sparkjob import JobEnd, job_end, running_job, stopped_early
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.signals import asked_to_end
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow, say_clash
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import Retriable
 from onceover.planning.background import in_background
 from onceover.process.children import ChildProcess
 from onceover.shown import lined
@@ -68,26 +68,20 @@ def describe(document: Mapping[str, Any]) -> str:
 
 def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts) -> dict[str, Any]:
     with asked_to_end() as stopping:
-        while True:
-            begun_s = time.monotonic()
-            try:
-                return _once(flow, job.with_own_files(), progress, stopping) | {"restarts": restarts.made}
-            except OnceoverError as error:
-                pause_s = restarts.pause_s(time.monotonic() - begun_s) if was_killed(error) else None
-                if pause_s is None:
-                    raise
-                if stopping.wait(pause_s):
-                    raise stopped_early(error) from error
-                log.warning("%s; started again at once, %d of %d", error, restarts.number, restarts.most)
+
+        def pause(end: JobEnd, pause_s: float) -> None:
+            if stopping.wait(pause_s):
+                raise stopped_early(end.error) from end.error
+            log.warning("%s; %s", end.error, restarts.words)
+
+        end = restarts.to_its_end(lambda: _once(flow, job.with_own_files(), progress, stopping), pause)
+        return end.result() | {"restarts": restarts.made}
 
 
-def _once(flow: Flow, job: SparkJob, progress: _Progress, stopping: threading.Event) -> dict[str, Any]:
+def _once(flow: Flow, job: SparkJob, progress: _Progress, stopping: threading.Event) -> JobEnd:
     with running_job(job, f"replicate {flow.flow}") as child:
         _attend(child, job, stopping, progress)
-    document = job_result(job, child, stopped=stopping.is_set())
-    if stopping.is_set() and document["generation"] is None:
-        raise stopped_early()
-    return document
+    return job_end(job, child, stopped=stopping.is_set())
 
 
 def _attend(child: ChildProcess, job: SparkJob, stopping: threading.Event, progress: _Progress) -> None:

@@ -10,7 +10,6 @@ import argparse
 import json
 import logging
 import socket
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -47,7 +46,7 @@ from onceover.spark.auditing.auditwork import (
 )
 from onceover.spark.auditing.quality import judge
 from onceover.spark.failures import session_error
-from onceover.spark.launch.runfiles import forget_old_runs
+from onceover.spark.launch.runfiles import forget_old_runs, write_report
 from onceover.spark.session import Opening
 from onceover.state.records.verdicts import WATERMARK
 from onceover.wiring.audit import (
@@ -253,7 +252,5 @@ def main(argv: Sequence[str], opening: Opening) -> int:
         exit_code = foreign.exit_code
         document["error"] = foreign.as_dict()
     document.update(onceover=1, command="audit", ok=exit_code == 0, exit=exit_code)
-    args.report.parent.mkdir(parents=True, exist_ok=True)
-    args.report.write_text(json.dumps(document, indent=1))
-    sys.stdout.flush()
+    write_report(args.report, document)
     return exit_code

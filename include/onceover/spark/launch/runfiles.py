@@ -1,31 +1,83 @@
 """The files of one run of a Spark job: what it reports, and what it prints.
 
 Invariant: no two runs write the same file. Two runs of one flow overlap while the newer one takes over, and
-each has to be judged by its own words.
+each has to be judged by its own words. A report is there as a whole, or it is none.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import shutil
+import sys
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from tempfile import NamedTemporaryFile
+from typing import Any, Final
 
 from onceover.clock import stamp
+
+log = logging.getLogger(__name__)
 
 # Beside the run that begins: enough to look back on what a night of starts has said.
 KEPT_RUNS: Final = 10
 # Its list of files is tidied every ten batches of minutes each.
 _SPARK_TIDIES_WITHIN_S: Final = 86_400.0
+# As long as a report of many topics is.
+_REPORT_BYTES: Final = 64 << 10
 _RUN: Final = re.compile(r"([a-z]+)-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}")
 
 
 def own_report(report: Path) -> Path:
     """Return where one run reports: beside ``report``, under a name that tells kind, time and run."""
     return report.with_name(f"{report.stem}-{stamp()}-{uuid.uuid4().hex[:8]}{report.suffix}")
+
+
+def write_report(path: Path, document: Mapping[str, Any]) -> None:
+    """Report, as the last thing that a driver does.
+
+    Where that cannot be done its exit code tells the most of it, and what it has printed the reason.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+        # On the same disk, mostly.
+        sys.stdout.flush()
+    except OSError as error:
+        log.error("the report cannot be written: %s", error)  # noqa: TRY400 - no traceback is needed
+
+
+def read_report(path: Path) -> dict[str, Any] | None:
+    """Return what a driver has reported; None where there is nothing, or not the whole of it."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def refused(report: Path) -> str | None:
+    """Return why a driver cannot have reported there, in the words of the operating system: a disk is full.
+
+    To be asked before the run's scratch is removed, which makes room again; its JVM may have done so by
+    now, and then what it has printed tells (``ended.judge``).
+
+    Returns:
+        None where it has reported, or was able to; or there is no folder, as nothing was started.
+    """
+    if not report.parent.is_dir() or read_report(report) is not None:
+        return None
+    try:
+        with NamedTemporaryFile(dir=report.parent) as file:
+            file.write(bytes(_REPORT_BYTES))
+            file.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def is_run(name: str) -> bool:

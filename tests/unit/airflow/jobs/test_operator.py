@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -23,7 +24,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, Ai
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.errors import Retriable, UsageError
-from onceover.spark.launch import submit
+from onceover.lead.leftalone import left_alone
+from onceover.spark.launch import runfiles, submit
 from onceover.state.records.runstate import FlowRun, RunState
 from onceover.wiring import status
 from onceover_airflow.errors import JobInterrupted
@@ -260,6 +262,7 @@ def test_killed_driver_is_retried(
     assert pauses == [0.0, 2.0, 8.0]
     assert decision(operator, caught.value) is RetryAction.RETRY
     assert caught.value.killed
+    assert caught.value.ran_s
     assert operator.retries == RETRIES > 100
     assert operator.retry_delay <= timedelta(seconds=5)
     assert operator.on_failure_callback and operator.on_retry_callback
@@ -275,6 +278,73 @@ def test_a_driver_that_was_killed_once_is_followed_by_another_in_the_same_try(
     monkeypatch.setattr("onceover_airflow.jobs.operators.time.sleep", lambda _: spark.tell(report=DONE))
     assert execute(operator)["records"] == 7
     assert [reason for reason in told if "killed by signal 9" in reason] == told != []
+
+
+def test_a_jvm_that_was_killed_before_it_started_is_followed_by_another(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No signal tells of it, but all that there is to read."""
+    submit_ = spark.folder / "spark" / "bin" / "spark-submit"
+    well = submit_.read_text()
+    submit_.write_text("#!/bin/sh\necho '/x/bin/spark-class: line 97: CMD: bad array subscript'; exit 1\n")
+    spark.tell(report=DONE)
+    monkeypatch.setattr(
+        "onceover_airflow.jobs.operators.time.sleep", lambda _: submit_.write_text(well) and None
+    )
+    assert execute(operator)["restarts"] == 1
+
+
+def test_a_disk_that_is_full_is_named_and_nothing_is_tried_again(
+    operator: ReplicateOperator, spark: FakeSpark, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked at before the run's scratch goes, which makes room again."""
+    scratches: list[bool] = []
+
+    def full(**_: object) -> None:
+        scratches.append(any((spark.folder.parent / "tmp").glob("report-*")))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(runfiles, "NamedTemporaryFile", full)
+    spark.tell(kill=signal.SIGKILL)
+    with pytest.raises(AirflowFailException, match=f"{spark.folder} cannot be used: No space left on device"):
+        execute(operator)
+    assert (scratches, pauses) == ([True], [])
+
+
+def test_a_disk_that_was_full_is_named_by_what_was_printed(
+    operator: ReplicateOperator, spark: FakeSpark
+) -> None:
+    """Also where Java has said much behind it; a run that has reported may have said anything."""
+    said = [
+        "the report cannot be written: [Errno 28] No space left on device",
+        *["\tat x.Y.z(Y.java:1)"] * 150,
+    ]
+    spark.tell(5, say=said)
+    with pytest.raises(AirflowFailException, match="No space left on device"):
+        execute(operator)
+    spark.tell(report=DONE, say=said)
+    assert execute(operator)["records"] == 7
+
+
+def test_what_explains_a_job_that_did_not_start_is_quoted_in_short(
+    operator: ReplicateOperator, spark: FakeSpark
+) -> None:
+    """The last lines only, of all that are kept."""
+    spark.tell(1, say=[f"line {number}." for number in range(100)])
+    with pytest.raises(AirflowFailException) as failed:
+        execute(operator)
+    assert str(failed.value).count("line ") == 14
+    assert "line 99." in str(failed.value)
+
+
+def test_a_run_that_began_between_two_looks_is_left_alone_by_the_driver(
+    operator: ReplicateOperator, spark: FakeSpark
+) -> None:
+    """Its task is skipped, with the driver's words."""
+    other = FlowRun(state=RunState.RUNNING, started_ms=1_790_000_000_000, host="worker-7")
+    spark.tell(3, report={**DONE, "exit": 3, "error": left_alone("flights", other).as_dict()})
+    with pytest.raises(AirflowSkipException, match=r"^skipped: .*worker-7.*; to have this one take over"):
+        execute(operator)
 
 
 def test_a_run_for_a_time_is_not_begun_again(

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import pytest
 from airflow.sdk import BaseNotifier, RetryAction
 
+from onceover.spark.launch.again import WELL_AFTER_S
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.jobs import retrying
 from onceover_airflow.jobs.retrying import (
     FEW_RETRIES,
-    HEALTHY_S,
     MAX_KILLED,
     RETRY_FOR_S,
     STORE_KEY,
@@ -161,7 +161,7 @@ def test_driver_that_crashes_again_and_again_is_given_up(tries: Tries) -> None:
 def test_kills_between_healthy_runs_are_accidents(tries: Tries) -> None:
     """However many there are over the months; each is told, because nobody knows why it was."""
     for _ in range(3 * MAX_KILLED):
-        assert tries.end(KILLED, ran_s=HEALTHY_S + 1) is RetryAction.RETRY
+        assert tries.end(KILLED, ran_s=WELL_AFTER_S + 1) is RetryAction.RETRY
         assert tries.delay_s == 5
     assert len(Notifier.sent) == 3 * MAX_KILLED
     assert {text.partition(",")[0] for text in Notifier.sent} == {"ended"}
@@ -227,7 +227,7 @@ def test_interruption_long_after_the_last_one_is_a_new_story(tries: Tries) -> No
     tries.now_s += RETRY_FOR_S + 3600
     assert tries.end(AWAY) is RetryAction.RETRY
     assert tries.store[STORE_KEY]["tries"] == 1
-    assert tries.end(AWAY, ran_s=HEALTHY_S - 1) is RetryAction.RETRY
+    assert tries.end(AWAY, ran_s=WELL_AFTER_S - 1) is RetryAction.RETRY
     assert tries.store[STORE_KEY]["tries"] == 2, "a long try is no pause"
 
 

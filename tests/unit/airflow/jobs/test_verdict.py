@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from onceover.spark import ended
 from onceover_airflow.jobs.verdict import (
     MAX_LISTED,
     AfterJob,
     TaskVerdict,
     count_report,
-    judge,
     judge_scope,
-    killed,
-    read_report,
+    verdict_of,
 )
 
 # As PySpark 4.2.0's spark-submit was seen to report them.
@@ -31,6 +29,11 @@ KILLED = {
 
 def report(code: int, **fields: Any) -> dict[str, Any]:
     return {"onceover": 1, "command": "replicate", "ok": code == 0, "exit": code, "flow": "f", **fields}
+
+
+def judge(returncode: int, report: dict[str, Any] | None, *, log_tail: str = "") -> TaskVerdict:
+    """Return what becomes of a task whose job has ended so."""
+    return verdict_of(ended.judge(returncode, report, Path("log"), tail=log_tail))
 
 
 @pytest.mark.parametrize("returncode", KILLED.values(), ids=KILLED.keys())
@@ -146,13 +149,8 @@ def test_long_lists_of_stopped_partitions_are_cut() -> None:
 
 def test_killed_knows_signals_from_codes() -> None:
     """128 itself is no signal."""
-    assert [code for code in (-15, -9, 0, 1, 5, 128, 129, 137, 143) if killed(code)] == [
-        -15,
-        -9,
-        129,
-        137,
-        143,
-    ]
+    codes = (-15, -9, 0, 1, 5, 128, 129, 137, 143)
+    assert [code for code in codes if judge(code, None).killed] == [-15, -9, 129, 137, 143]
 
 
 def test_copy_of_nothing_is_no_success() -> None:
@@ -161,23 +159,11 @@ def test_copy_of_nothing_is_no_success() -> None:
     remark = {"code": "PATTERN_WITHOUT_TOPIC", "message": "y", "resolve": "z"}
     well = judge(0, report(0))
     assert judge_scope(well, report(0, warnings=[remark])) == well
-    assert judge_scope(well, report(0)) == judge_scope(well, None) == well
+    assert judge_scope(well, report(0)) == judge_scope(well, {}) == well
     told = judge_scope(well, report(0, warnings=[remark, nothing]))
     assert told == TaskVerdict(AfterJob.FAIL, "no topic is in scope: x.*; correct x.*")
     away = judge(5, report(5))
     assert judge_scope(away, report(5, warnings=[nothing])) == away
-
-
-def test_missing_or_half_written_report_is_none(tmp_path: Path) -> None:
-    """A job killed while it wrote has reported nothing."""
-    path = tmp_path / "report.json"
-    assert read_report(path) is None
-    path.write_text(json.dumps(report(0))[:-5])
-    assert read_report(path) is None
-    path.write_text("[]")
-    assert read_report(path) is None
-    path.write_text(json.dumps(report(0)))
-    assert read_report(path) == report(0)
 
 
 def test_counts_hold_no_text_but_names() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,9 +27,10 @@ from onceover.audit.model import FindingKind, Reason, Verdict
 from onceover.audit.report import jsonreport
 from onceover.config.flow.flowfile import Flow
 from onceover.errors import Retriable, UsageError
+from onceover.spark.ended import judge
 from onceover.spark.launch.submit import AuditOptions
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.jobs.verdict import judge
+from onceover_airflow.jobs.verdict import verdict_of
 from onceover_airflow.tasks import audit
 from tests.support import audits
 from tests.unit.airflow.conftest import FakeSpark
@@ -191,7 +193,7 @@ def test_buttons_lead_to_the_pages_after_every_verdict(
     assert [link.get_link(operator, ti_key=key) for link in links.values()] == ["", ""]
 
     told = {**document(verdict), "report": "/home/flights/audit/1-a/report.html"}
-    how = judge(_EXITS[verdict], told)
+    how = verdict_of(judge(_EXITS[verdict], told, Path("log")))
     operator.judged(how, told, {"ti": Task()})  # type: ignore[typeddict-item]
 
     assert links["Report"].get_link(operator, ti_key=key) == "/onceover/audits/flights/1-a/report.html"

@@ -11,7 +11,6 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.lead.leftalone import left_alone
 from onceover.state.records.runstate import FlowRun, RunState
 from onceover.wiring import status
 from onceover_airflow.access.flowcontext import errors_of_ours
@@ -91,13 +90,3 @@ def test_nobody_is_fenced_because_the_target_did_not_answer(meet: Meet) -> None:
     """The task is tried again, and asks again."""
     with pytest.raises(JobInterrupted, match="away"):
         meet(Retriable("away"))
-
-
-def test_a_run_that_began_between_two_looks_is_left_alone_by_the_driver() -> None:
-    """Its task is skipped with the same words; every other ending is as it was."""
-    other = FlowRun(state=RunState.RUNNING, started_ms=STARTED_MS, host="worker-7")
-    error = {**left_alone("nightly", other).as_dict()}
-    with pytest.raises(AirflowSkipException, match="worker-7 since 2026-09-21 14:13:20 UTC"):
-        leftalone.skip_left_alone({"error": error})
-    for report in (None, {}, {"error": None}, {"error": {"code": "NOT_STARTED"}}):
-        leftalone.skip_left_alone(report)
