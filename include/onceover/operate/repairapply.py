@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onceover.errors import NeedsOperator, OnceoverError
-from onceover.kafka.admin.topics import Admin
+from onceover.kafka.admin.topics import Admin, await_leaders
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
-from onceover.lead.enroller import wait_for_topics
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.operate.repair import Repair
@@ -226,7 +225,7 @@ def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Jo
         for step in plan.steps
         if isinstance(step, AddPartitions | CreateTopic)
     }
-    made = wait_for_topics(target, counts)[enrolment.target]
+    made = await_leaders(target, counts)[enrolment.target]
     return replace(enrolment, target_id=made.topic_id)
 
 

@@ -285,7 +285,7 @@ class Seeder:
                 raise
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
-        create_flow_topics(Admin(self.target), self.target, self._place.flow, self.request.state)
+        create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
         leader = Leader(self.identity, self.source, self.target)
         try:
             layout = leader.seize()

@@ -289,7 +289,7 @@ class TopicSync:
         plan = applied.left
         journal.planned(plan)
         try:
-            create_flow_topics(self._admin, self._target, self._flow, self._request.state)
+            create_flow_topics(self._admin, self._flow, self._request.state)
             notes = self._notes()
             try:
                 return self._apply(applied, plan, journal, notes)
