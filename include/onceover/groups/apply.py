@@ -175,8 +175,7 @@ class GroupSync:
             self._reader.settler.settle(pending)
 
     def _do(self, applied: AppliedGroups, journal: Journal, counted: Counted) -> None:
-        journal.planned(applied.plan)
-        try:
+        with journal.applying(applied.plan):
             self._reader.memory.prepare(self._replication_factor)
             every = applied.plan.steps
             for at in range(0, len(every), _AT_ONCE):
@@ -184,9 +183,6 @@ class GroupSync:
                 several = every[at : at + _AT_ONCE]
                 self._write(self._remembered(several, applied), applied, journal)
             counted(len(every), len(every))
-        except OnceoverError as error:
-            journal.failed(error)
-            raise
         journal.refused(applied.refused)
 
     def _remembered(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> list[GroupSteps]:

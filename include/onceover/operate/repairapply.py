@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceover.errors import NeedsOperator, OnceoverError
+from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin, await_leaders
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Cluster
@@ -127,13 +127,8 @@ class Repairer:
         if approved.is_spent(first.items):
             return Repaired(first, None, earlier=True)
         approved.check(first.items, first.title)
-        with self.journal(approval) as journal:
-            journal.planned(first)
-            try:
-                done = self._do(first, approved, journal, caller)
-            except OnceoverError as error:
-                journal.failed(error)
-                raise
+        with self.journal(approval) as journal, journal.applying(first):
+            done = self._do(first, approved, journal, caller)
             journal.done(*done.plan.changes[len(done.plan.steps) :])
         return done
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.clock import now_ms
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import OffsetToCommit
@@ -276,13 +276,8 @@ class Seeder:
         if approved.is_spent(first.items):
             return Seeded(first, earlier=True)
         approved.check(first.items, first.title)
-        with self.journal(approval) as journal:
-            journal.planned(first)
-            try:
-                return self._seize(first, approved, journal, caller)
-            except OnceoverError as error:
-                journal.failed(error)
-                raise
+        with self.journal(approval) as journal, journal.applying(first):
+            return self._seize(first, approved, journal, caller)
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)

@@ -8,13 +8,14 @@ Applying may be interrupted anywhere and run again; the end is the same (G8).
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from onceover.acls.kept import AclPlan, plan_acls
 from onceover.acls.sync import apply_acls, not_followed, own_principal, read_view, unavailable
 from onceover.backoff import Backoff, Deadline
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.ports import Cluster
@@ -287,17 +288,10 @@ class TopicSync:
     def _do(self, applied: AppliedSync, journal: Journal) -> list[Change]:
         """Return the changes that were made."""
         plan = applied.left
-        journal.planned(plan)
-        try:
+        with journal.applying(plan):
             create_flow_topics(self._admin, self._flow, self._request.state)
-            notes = self._notes()
-            try:
+            with closing(self._notes()) as notes:
                 return self._apply(applied, plan, journal, notes)
-            finally:
-                notes.close()
-        except OnceoverError as error:
-            journal.failed(error)
-            raise
 
     def _apply(
         self, applied: AppliedSync, plan: SyncPlan, journal: Journal, notes: NoteWriter

@@ -230,8 +230,7 @@ class OrphanExport:
         if not plan.changes:
             return OrphansExported(plan, file=self._file_again())
         drills, drill = self._parts.drills, new_drill()
-        with self._parts.journal(approval) as journal:
-            journal.planned(plan)
+        with self._parts.journal(approval) as journal, journal.applying(plan):
             drills.begin(drill, self._begun(plan, approved))
             with drills.heartbeat(drill):
                 result = chains.REFUSED
@@ -239,12 +238,10 @@ class OrphanExport:
                     self._check_again(plan)
                     result = "FAIL"
                     done = self._done(plan, drill, journal, caller)
-                except BaseException as error:
+                except BaseException:
                     # What has gone wrong says more than that a journal cannot be reached.
                     with suppress(OnceoverError):
                         drills.append(drill, chains.ENDED, {"result": result})
-                    if isinstance(error, OnceoverError):
-                        journal.failed(error)
                     raise
                 result = "PASS" if done.exit_code == 0 else "PARTLY"
                 drills.append(drill, chains.ENDED, {"result": result})
