@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from onceover.planning.approval import Item, items_of
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.approval import ApprovablePlan
+from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 
 SOURCE: Final = "source"
@@ -269,7 +269,7 @@ class ConnectorPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigrationPlan(Plan):
+class MigrationPlan(ApprovablePlan):
     """A plan for connectors of one Connect cluster, whose name stands where other plans name a flow.
 
     Args:
@@ -298,11 +298,6 @@ class MigrationPlan(Plan):
     def exit_code(self) -> int:
         """3 when a connector is refused, otherwise 0."""
         return 3 if any(plan.blocked for plan in self.connectors) else 0
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        """What a person approves: what is changed, at which risk. Offsets move on meanwhile."""
-        return items_of(self.changes)
 
     @property
     def counts(self) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import PASSING, Allowed, Decision, Direction, GroupAction, PartitionFacts, decide
 from onceover.kafka.codes import KafkaCode
-from onceover.planning.approval import Item, ObjectState, items_of
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
+from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 from onceover.state.codes import StateCode
 from onceover.wire.offsetlookup import Translated
@@ -164,7 +164,7 @@ class GroupSteps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupPlan(Plan):
+class GroupPlan(ApprovablePlan):
     """The plan for groups.
 
     Args:

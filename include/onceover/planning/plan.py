@@ -54,6 +54,11 @@ class Change:
         return lines
 
 
+def restart() -> Change:
+    """Return the change that every plan makes which writes progress."""
+    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
+
+
 # Hears of each change once it is made.
 Done = Callable[[Change], None]
 

@@ -15,9 +15,9 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.approval import Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.plan import Change, Refusal, restart
 from onceover.seeding.codes import SeedingCode
 from onceover.shown import lined
 from onceover.state.records.enrolment import Enrolment
@@ -132,7 +132,7 @@ class SeededPosition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedPlan(Plan):
+class SeedPlan(ApprovablePlan):
     """What a seeding does.
 
     Args:
@@ -211,7 +211,7 @@ def plan_seed(
     steps = tuple(step for step in topic_plan.steps if step.source in seated)
     changes: list[Change] = []
     if planning.positions:
-        changes = [*(step.change for step in steps), *extra, *planning.changes, _restart()]
+        changes = [*(step.change for step in steps), *extra, *planning.changes, restart()]
     return SeedPlan(
         operation=operation,
         flow=flow,
@@ -334,10 +334,6 @@ def _consequence(seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
         return "repeat", None, reason
     before = seed.offset - seat.start
     return ("skip", before, seed.reason) if before else ("none", None, seed.reason)
-
-
-def _restart() -> Change:
-    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
 
 
 def _copy_gone(flow: str, topic: SeatedTopic) -> Refusal | None:

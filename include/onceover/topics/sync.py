@@ -8,7 +8,6 @@ Applying may be interrupted anywhere and run again; the end is the same (G8).
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
@@ -19,20 +18,18 @@ from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.ports import Cluster
-from onceover.kafka.produce.notes import NoteWriter
-from onceover.model import TopicPartition
-from onceover.planning.approval import Approval, Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Approval, Item, ObjectState, items_of
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import read_enrolments
 from onceover.state.records.layout import check_clusters, check_distinct
-from onceover.state.records.managed import Managed, read_managed
-from onceover.topics.apply import TopicApply
+from onceover.state.records.managed import read_managed
 from onceover.topics.codes import TopicCode
+from onceover.topics.making import topic_apply
 from onceover.topics.own import StateSettings, create_flow_topics, unread_owned
 from onceover.topics.plan import TopicPlan, View, plan_topics
 from onceover.topics.scope import Rules
@@ -61,7 +58,7 @@ class TopicSyncRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyncPlan(Plan):
+class SyncPlan(ApprovablePlan):
     """A plan of two parts, which are applied by different code."""
 
     topics: TopicPlan
@@ -290,12 +287,9 @@ class TopicSync:
         plan = applied.left
         with journal.applying(plan):
             create_flow_topics(self._admin, self._flow, self._request.state)
-            with closing(self._notes()) as notes:
-                return self._apply(applied, plan, journal, notes)
+            return self._apply(applied, plan, journal)
 
-    def _apply(
-        self, applied: AppliedSync, plan: SyncPlan, journal: Journal, notes: NoteWriter
-    ) -> list[Change]:
+    def _apply(self, applied: AppliedSync, plan: SyncPlan, journal: Journal) -> list[Change]:
         made: list[Change] = []
 
         def done(change: Change) -> None:
@@ -303,22 +297,16 @@ class TopicSync:
             made.append(change)
             applied.changes += 1
 
-        worker = TopicApply(self._admin, notes, self._managed(), done)
-        worker.run(plan.topics)
-        refused = list(worker.refused)
-        try:
-            apply_acls(plan.acls, self._acls[1], notes, done)
-        except (UsageError, NeedsOperator) as error:
-            refused.append(unavailable(error))
+        with topic_apply(self._target, self._flow, done) as work:
+            work.run(plan.topics)
+            refused = list(work.refused)
+            try:
+                apply_acls(plan.acls, self._acls[1], work.notes, done)
+            except (UsageError, NeedsOperator) as error:
+                refused.append(unavailable(error))
         journal.refused(refused)
         applied.refused += refused
         return made
-
-    def _managed(self) -> dict[str, Managed]:
-        return read_managed(self._target.retry(self._state).owned)
-
-    def _notes(self) -> NoteWriter:
-        return NoteWriter(self._target, TopicPartition(names.owned_topic(self._flow), 0))
 
 
 def not_shown_yet(before: SyncPlan, done: Collection[Change], after: SyncPlan) -> list[str]:

@@ -17,8 +17,8 @@ from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.torn import TransactionSpan
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.approval import Item, ObjectState, items_of
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
+from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 
 EXPORT: Final = "export"
@@ -89,7 +89,7 @@ class RebuildTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrphansPlan(Plan):
+class OrphansPlan(ApprovablePlan):
     """What an old source holds alone, and what would become of it.
 
     Args:
@@ -115,7 +115,7 @@ class OrphansPlan(Plan):
     forgotten: frozenset[LonePosition] = frozenset()
 
     @property
-    def items(self) -> Sequence[Item]:
+    def items(self) -> tuple[Item, ...]:
         """What a person approves: what is exported may have grown since, what is deleted may not."""
         return items_of(self.changes, self.standing)
 
