@@ -18,7 +18,7 @@ from typing import Any, Final
 from onceover.errors import OnceoverError, Retriable
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Allowed, GroupAction, remembered
-from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
+from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, plan_groups, summary
 from onceover.groups.view import GroupReader
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
 from onceover.kafka.codes import KafkaCode
@@ -30,7 +30,7 @@ from onceover.planning.approval import Approval
 from onceover.planning.counted import Counted
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
-from onceover.planning.plan import Change, Refusal
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 from onceover.state.steps import Step, reached
 
@@ -67,7 +67,7 @@ class AppliedGroups:
     @property
     def exit_code(self) -> int:
         """5 when running it again may help, 3 when somebody has to decide, else 0."""
-        return exit_code(self.waiting, temporary=self.temporary or self.plan.temporary)
+        return exit_of(self.waiting, passes=self.temporary or self.plan.temporary)
 
     @property
     def waiting(self) -> list[Refusal]:

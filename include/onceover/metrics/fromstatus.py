@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.config.codes import ConfigCode
+from onceover.exitstatus import USAGE
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
-from onceover.operate.statusshape import BAD_CONFIG
 from onceover.state.records.runstate import RunState
 
 Entry = Mapping[str, Any]
@@ -82,7 +82,7 @@ def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
 def _is_broken(entry: Entry) -> bool:
     """Tell whether file or clients are not in order; a Connection that is not given is none of these."""
     errors = [error for error in (entry["error"], entry["fault"]) if error is not None]
-    return any(error["exit"] == BAD_CONFIG and error["code"] != ConfigCode.NO_CONNECTION for error in errors)
+    return any(error["exit"] == USAGE and error["code"] != ConfigCode.NO_CONNECTION for error in errors)
 
 
 def _add_run_state(figures: Figures, state: str, flow: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from onceover.errors import NeedsOperator
 from onceover.planning import commands
 from onceover.planning.codes import PlanningCode
-from onceover.planning.plan import Change, Plan
+from onceover.planning.plan import Change, Plan, exit_of
 
 # A flow that runs, or its source, goes on while somebody reads. What would be repeated or skipped beyond
 # twice of what was shown is another matter; below so many offsets it is not worth asking again.
@@ -201,7 +201,7 @@ class ApprovablePlan(Plan):
     @property
     def exit_code(self) -> int:
         """3 while something is refused that somebody has to decide about, otherwise 0."""
-        return NeedsOperator.exit_code if any(refusal.blocks for refusal in self.refused) else 0
+        return exit_of(self.refused)
 
 
 def _has_grown(shown: int | None, now: int | None) -> bool:

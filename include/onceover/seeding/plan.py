@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import OnceoverError
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
-from onceover.planning.plan import Change, Refusal, restart
+from onceover.planning.plan import Change, Refusal, exit_of, restart
 from onceover.seeding.codes import SeedingCode
 from onceover.shown import lined
 from onceover.state.records.enrolment import Enrolment
@@ -164,10 +164,7 @@ class SeedPlan(ApprovablePlan):
     @property
     def exit_code(self) -> int:
         """3 while something is refused that somebody has to decide about, 5 where it cannot be read now."""
-        codes = {refusal.code for refusal in self.refused if refusal.blocks}
-        if codes - {SeedingCode.UNREADABLE}:
-            return NeedsOperator.exit_code
-        return Retriable.exit_code if codes else 0
+        return exit_of(self.refused, passing={SeedingCode.UNREADABLE})
 
     @property
     def counts(self) -> dict[str, Any]:

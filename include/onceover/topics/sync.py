@@ -15,13 +15,14 @@ from onceover.acls.kept import AclPlan, plan_acls
 from onceover.acls.sync import apply_acls, not_followed, own_principal, read_view, unavailable
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.exitstatus import OK, PERSON, TEMPORARY
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.ports import Cluster
 from onceover.planning.approval import ApprovablePlan, Approval, Item, ObjectState, items_of
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
-from onceover.planning.plan import Change, Refusal
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
@@ -105,9 +106,8 @@ class SyncPlan(ApprovablePlan):
     @property
     def exit_code(self) -> int:
         """3 when a topic is not copied, or an ACL not followed, until somebody decides; else 0."""
-        blocked = any(refusal.blocks for refusal in self.topics.refused)
         told = len(self.refused) > len(self.topics.refused)
-        return NeedsOperator.exit_code if blocked or told else 0
+        return PERSON if told else exit_of(self.topics.refused)
 
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON; ``enrol`` lists the source topics that the flow itself takes in."""
@@ -141,8 +141,8 @@ class AppliedSync:
     def exit_code(self) -> int:
         """3 when somebody has to decide, 5 when running it again may help, else 0."""
         if self.refused or self.left.exit_code:
-            return NeedsOperator.exit_code
-        return 0 if self.left.is_empty else Retriable.exit_code
+            return PERSON
+        return OK if self.left.is_empty else TEMPORARY
 
     @property
     def waiting(self) -> list[Refusal]:

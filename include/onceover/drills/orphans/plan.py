@@ -18,7 +18,7 @@ from onceover.drills.orphans.torn import TransactionSpan
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
-from onceover.planning.plan import Change, Refusal
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 
 EXPORT: Final = "export"
@@ -33,8 +33,6 @@ _NO_RETURN: Final = (
 )
 _ANEW: Final = "as it is now, for the flow the other way to copy into"
 _STILL: Final = "an earlier run has deleted it, and nothing says that it was made again"
-_TEMPORARY: Final = 5
-_DECIDE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -508,10 +506,7 @@ def _topic_of(partition: str) -> str:
 
 def exit_code(refused: Iterable[Refusal]) -> int:
     """Return what the command line returns where something is left: 5 where only time is missing. Pure."""
-    codes = {refusal.code for refusal in refused if refusal.blocks}
-    if not codes:
-        return 0
-    return _TEMPORARY if codes == {DrillCode.ORPHANS_OPEN} else _DECIDE
+    return exit_of(refused, passing={DrillCode.ORPHANS_OPEN})
 
 
 def partitions_of(looks: Iterable[OrphanLook]) -> dict[TopicPartition, int]:
