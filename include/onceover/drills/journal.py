@@ -148,7 +148,7 @@ class DrillJournal:
             now = chains.running(chain)
             if now is None or now.drill != other.drill:
                 return None
-            said = {"result": "died"}
+            said = {"result": chains.DrillResult.DIED}
             return chains.next_entry(chain, other.drill, chains.ENDED, now_ms(), said)
 
         self._write(other.drill, news)
