@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from typing import Any, ClassVar, Final, Self
 
+from onceover import exitstatus
 from onceover.codes import GeneralCode
 
 _LONGEST_TEXT: Final = 500
@@ -20,7 +21,7 @@ class OnceoverError(Exception):
     ``usual_way`` is what resolves an error of this kind that does not say it itself.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = exitstatus.VIOLATED
     usual_way: ClassVar[str] = "run it again with ONCEOVER_LOG=DEBUG and see the log"
 
     def __init__(
@@ -92,28 +93,28 @@ def _rebuild(cls: type[OnceoverError], message: str, fields: dict[str, str | Non
 class UsageError(OnceoverError):
     """Bad arguments, flow file or configuration. Nothing was changed. Exit code 2."""
 
-    exit_code = 2
+    exit_code = exitstatus.USAGE
     usual_way = "correct what the message names, then run again"
 
 
 class NeedsOperator(OnceoverError):
     """A person has to decide; going on would skip or repeat records. Exit code 3."""
 
-    exit_code = 3
+    exit_code = exitstatus.PERSON
     usual_way = "find out what the message tells of, decide, then run again"
 
 
 class Fenced(OnceoverError):
     """A newer generation of the flow has taken over; stop, do not come back. Exit code 4."""
 
-    exit_code = 4
+    exit_code = exitstatus.FENCED
     usual_way = "leave it to the other one, or end that first"
 
 
 class Retriable(OnceoverError):
     """Temporary: a broker is away, a leader moves. Try again under a deadline. Exit code 5."""
 
-    exit_code = 5
+    exit_code = exitstatus.TEMPORARY
     usual_way = "see to it that what the message names is up and can be reached, then run again"
 
 
@@ -127,7 +128,7 @@ class MustReset(OnceoverError):
     Never reason about which batches landed (docs/protocol.md).
     """
 
-    exit_code = 5
+    exit_code = exitstatus.TEMPORARY
     usual_way = Retriable.usual_way
 
 

@@ -94,7 +94,7 @@ def test_an_interrupted_try_is_finished_under_its_approval(
         raise Retriable("no leaders yet")
 
     with monkeypatch.context() as patch:
-        patch.setattr(repairapply, "wait_for_topics", late)
+        patch.setattr(repairapply, "await_leaders", late)
         with pytest.raises(Retriable):
             repairs.apply(approval)
     assert [change.what for change in plan_repair(repairs.flow, repairs.request).changes] == [

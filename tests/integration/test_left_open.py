@@ -15,15 +15,19 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
-from onceover.model import TopicPartition
+from onceover.model import TopicPartition, lane_of
+from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.state.steps import Step
+from onceover.wire.offsetlookup import Translated
 from onceover.wiring.flows import open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.flows import FlowProcess
 from tests.support.groups import commit, committed
+from tests.support.merging import merge
 from tests.support.rawkafka import BrokerRefused, RawConnection, RawRecord, build_batch
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene
@@ -192,6 +196,28 @@ def test_what_a_leader_left_open_keeps_nobody_from_starting(
     scene.feed(4)
     scene.expect_copied(8)
     scene.expect_clear(capsys)
+
+
+def test_what_a_merge_left_open_keeps_nobody_from_reading_the_map(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing behind it is read until the next merge, which would wait for it like everybody, ends it."""
+    monkeypatch.setattr("onceover.positions.reader._SETTLE_S", 3.0)
+    replica, tp = scene.replica, TopicPartition(scene.topic, 0)
+    merger = Lane(replica, names.map_id(replica.name))
+    map_topic, partition = names.map_topic(replica.name), lane_of(tp, names.MAP_PARTITIONS)
+    merger.leave_open(map_topic, [RawRecord(b"merged", b"")], partition)
+    merger.close()
+    scene.feed(4)
+    scene.expect_copied(8)
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        with Translator(target, replica.name, None) as held_up, pytest.raises(Retriable, match="is open"):
+            held_up.to_target(tp, 12)
+        merge(replica.flow.path)
+        with Translator(target, replica.name, None) as translator:
+            # Behind the marker of the first transaction.
+            assert translator.to_target(tp, 12) == Translated(13)
 
 
 def test_progress_that_is_left_pending_is_not_waited_for_without_end(

@@ -22,12 +22,12 @@ from onceover.audit.compare.sides import Sides
 from onceover.audit.course.content import Content, audit_content, planned, proven
 from onceover.audit.course.lastverdict import next_verdicts
 from onceover.audit.course.plans import PlanInputs
-from onceover.audit.model import Finding, FindingKind, Row, Side, Verdict
+from onceover.audit.model import Finding, FindingKind, Row, Side
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
 from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
-from onceover.state.records.verdicts import START, WATERMARK
+from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from onceover.wiring.audit import AuditRequest, told_of
 from tests.support.auditworld import FLOW, LETTERS, SOURCE, Place, World
 from tests.support.contentaudit import InlineWorkers

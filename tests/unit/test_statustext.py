@@ -8,8 +8,9 @@ from onceover.cli.terminal.statustext import describe, headline, lag_text, progr
 from onceover.config.codes import ConfigCode
 from onceover.config.faults import BadConfig, Fault
 from onceover.errors import Retriable, UsageError, unexpected
+from onceover.exitstatus import worst
 from onceover.operate.statusread import FlowFacts
-from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape, worst
+from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
 
 NOW_MS = 1_700_000_000_000.0
 NO_CONNECTION = ConfigCode.NO_CONNECTION
@@ -101,4 +102,5 @@ def test_status_that_cannot_be_read_is_not_laid_at_the_file() -> None:
 
 def test_worst_exit_code_counts() -> None:
     """Wrong data, a person, a file, a silent cluster, nothing: in this order."""
-    assert [worst(codes) for codes in ([0, 5], [5, 2], [2, 3, 5], [3, 1], [])] == [5, 2, 3, 1, 0]
+    counts = [worst(codes) for codes in ([0, 5], [5, 4], [5, 2], [4, 2], [2, 3, 5], [3, 1], [])]
+    assert counts == [5, 4, 2, 2, 3, 1, 0]

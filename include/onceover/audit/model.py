@@ -90,14 +90,6 @@ class Reason(StrEnum):
 DECIDED: Final = frozenset({Reason.SKIPPED, Reason.DEAD_LETTER, Reason.AT_LEAST_ONCE})
 
 
-class Verdict(StrEnum):
-    """The audit's answer; UNVERIFIABLE is never folded into PASS (G9)."""
-
-    PASS = "PASS"  # noqa: S105 - a verdict, not a password
-    FAIL = "FAIL"
-    UNVERIFIABLE = "UNVERIFIABLE"
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """Source offsets and the target offsets that are proposed for them; the ends are exclusive.

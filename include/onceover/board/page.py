@@ -33,11 +33,14 @@ from onceover.board.known import (
 from onceover.board.samples import LagSample
 from onceover.config import values
 from onceover.config.faults import message_lines
+from onceover.drills.chain import DrillResult
 from onceover.drills.looks.rpo import Loss, rpo_text
 from onceover.drills.switching.modes import PLANNED
+from onceover.exitstatus import OK, TEMPORARY
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState
 from onceover.state.records.runstate import describe_run
+from onceover.state.records.verdicts import Verdict
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _ROWS: Final = 100
@@ -47,9 +50,9 @@ _NEEDS: Final = 20
 _NOTES: Final = 20
 _DRILLS: Final = 8
 _GROUPS: Final = 20
-_GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
-# Exit codes of ``status`` as colours: 0 in order, 5 not fully known; everything else waits for somebody.
-_COLOURS: Final = {0: _GOOD, 5: _UNKNOWN}
+# Colours, and exit codes of ``status`` as such: everything else waits for somebody.
+_BY_COLOUR: Final = (Verdict.PASS, Verdict.UNVERIFIABLE, Verdict.FAIL)
+_COLOURS: Final = {OK: Verdict.PASS, TEMPORARY: Verdict.UNVERIFIABLE}
 _ORDER: Final = {str(state): place for place, state in enumerate(PartitionState)}
 # What Kafka takes for a name; what is in no address has no page.
 NAMED: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -107,12 +110,12 @@ def all_flows(
 ) -> str:
     """Return the page of all flows; ``still`` where it does not load itself anew."""
     rows = [_row(entry, samples.get(entry["flow"], ()), links) for entry in look.entries]
-    rows.sort(key=lambda row: (_GOOD, _UNKNOWN, _BAD).index(row["colour"]), reverse=True)
-    colour = rows[0]["colour"] if rows else _GOOD
+    rows.sort(key=lambda row: _BY_COLOUR.index(row["colour"]), reverse=True)
+    colour = rows[0]["colour"] if rows else Verdict.PASS
     return render(
         "overview",
         beside=_TEMPLATES,
-        colour=_UNKNOWN if colour == _GOOD and look.is_stale else colour,
+        colour=Verdict.UNVERIFIABLE if colour == Verdict.PASS and look.is_stale else colour,
         heading=_heading(look, rows),
         still=still,
         rows=rows,
@@ -132,8 +135,8 @@ def one_flow(
 ) -> str:
     """Return the page of one flow; ``still`` as above."""
     row = _row(entry, samples, links)
-    if row["colour"] == _GOOD and look.is_stale:
-        row["colour"] = _UNKNOWN
+    if row["colour"] == Verdict.PASS and look.is_stale:
+        row["colour"] = Verdict.UNVERIFIABLE
     return render(
         "flow",
         beside=_TEMPLATES,
@@ -170,8 +173,8 @@ def no_such_flow(flow: str, links: Links, up: str = "../") -> str:
 
 
 def _heading(look: Look, rows: Sequence[Mapping[str, Any]]) -> str:
-    bad = [row for row in rows if row["colour"] == _BAD]
-    unknown = [row for row in rows if row["colour"] == _UNKNOWN]
+    bad = [row for row in rows if row["colour"] == Verdict.FAIL]
+    unknown = [row for row in rows if row["colour"] == Verdict.UNVERIFIABLE]
     if look.age_s is None:
         return "Asking the clusters"
     if not rows:
@@ -203,7 +206,7 @@ def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -
         "flow": entry["flow"],
         # A file that no flow can be called after has an entry, which says so, and no page of its own.
         "page": f"flows/{entry['flow']}" if values.NAME.fullmatch(entry["flow"]) else None,
-        "colour": _COLOURS.get(entry["exit"], _BAD),
+        "colour": _COLOURS.get(entry["exit"], Verdict.FAIL),
         "state": state_words(entry),
         "route": f"{entry['source']['alias'] or '?'} → {entry['target']['alias'] or '?'}",
         "lag": "unknown" if entry["lag_offsets"] is None else f"{entry['lag_offsets']:,}",
@@ -329,7 +332,7 @@ def _drill_chart(told: Mapping[str, Any]) -> Any:
     ended = [each for each in told.get("drills", ()) if each["result"] is not None]
 
     def bar(drill: Mapping[str, Any]) -> ChartBar:
-        passed = drill["result"] == _GOOD
+        passed = drill["result"] == DrillResult.PASS
         # One that went on behind another one has passed, and has no seconds of its own.
         return ChartBar(
             drill["began_ms"], drill["rto_s"], None if passed and drill["rto_s"] is None else passed

@@ -9,13 +9,14 @@ from typing import Any, Final
 from onceover.audit.report.htmlpage import render
 from onceover.board.known import cut, partition_row
 from onceover.board.page import NAMED, Links, Look, seen_words
+from onceover.exitstatus import OK, TEMPORARY, USAGE
 from onceover.operate.why import explain_name
+from onceover.state.records.verdicts import Verdict
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _ROWS: Final = 100
 _SHOWN_NAME: Final = 250
-_GOOD, _UNKNOWN, _BAD = "PASS", "UNVERIFIABLE", "FAIL"
-_COLOURS: Final = {0: _GOOD, 5: _UNKNOWN, 2: _UNKNOWN}
+_COLOURS: Final = {OK: Verdict.PASS, TEMPORARY: Verdict.UNVERIFIABLE, USAGE: Verdict.UNVERIFIABLE}
 
 
 def one_topic(look: Look, entry: Mapping[str, Any], topic: str, links: Links, *, still: bool = False) -> str:
@@ -35,7 +36,7 @@ def one_topic(look: Look, entry: Mapping[str, Any], topic: str, links: Links, *,
         topic=topic,
         found=found,
         heading=look.dated(str(found.answer).replace("_", " "), topic),
-        colour=_UNKNOWN if look.is_stale else _COLOURS.get(found.exit_code, _BAD),
+        colour=Verdict.UNVERIFIABLE if look.is_stale else _COLOURS.get(found.exit_code, Verdict.FAIL),
         rows=[partition_row(entry, p) for p in found.partitions[:_ROWS]],
         more=max(0, len(found.partitions) - _ROWS),
         look=look,

@@ -16,7 +16,8 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from onceover.cli.terminal import streams
-from onceover.cli.terminal.output import INTERRUPTED, envelope, interrupted
+from onceover.cli.terminal.output import envelope, interrupted
+from onceover.exitstatus import INTERRUPTED
 
 # `kill`, `timeout`, an orchestrator, and a terminal that is closed end a command as Ctrl-C does.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.parser import COMMANDS, Answered, Work
@@ -18,14 +18,12 @@ from onceover.cli.terminal.output import CommandResult, envelope, interrupted
 from onceover.cli.terminal.typed import as_typed
 from onceover.config.faults import message_lines
 from onceover.errors import Fatal, OnceoverError, unexpected, unusable_path
+from onceover.exitstatus import UNREAD
 from onceover.logs import configure, is_verbose
 from onceover.private import privately
 from onceover.shown import lined, screen
 
 log = logging.getLogger(__name__)
-
-# As a shell says of a process that SIGPIPE has ended.
-UNREAD: Final = 141
 
 
 class _Unread(OnceoverError):

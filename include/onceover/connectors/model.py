@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from onceover.planning.approval import Item, items_of
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover import exitstatus
+from onceover.planning.approval import ApprovablePlan
+from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 
 SOURCE: Final = "source"
@@ -269,7 +270,7 @@ class ConnectorPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MigrationPlan(Plan):
+class MigrationPlan(ApprovablePlan):
     """A plan for connectors of one Connect cluster, whose name stands where other plans name a flow.
 
     Args:
@@ -293,16 +294,6 @@ class MigrationPlan(Plan):
             changes=tuple(c for plan in connectors if not plan.blocked for c in plan.changes),
             refused=tuple(r for plan in connectors for r in plan.refusals),
         )
-
-    @property
-    def exit_code(self) -> int:
-        """3 when a connector is refused, otherwise 0."""
-        return 3 if any(plan.blocked for plan in self.connectors) else 0
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        """What a person approves: what is changed, at which risk. Offsets move on meanwhile."""
-        return items_of(self.changes)
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -351,13 +342,13 @@ class MigrationPlan(Plan):
 class EndState(Enum):
     """How it ended for one connector, with its exit code."""
 
-    DONE = ("done", 0)
-    UNVERIFIABLE = ("unverifiable", 3)
-    REFUSED = ("refused", 3)
-    UNFINISHED = ("unfinished", 3)
-    FAILED = ("failed", 1)
-    FENCED = ("fenced", 4)
-    RETRIABLE = ("retriable", 5)
+    DONE = ("done", exitstatus.OK)
+    UNVERIFIABLE = ("unverifiable", exitstatus.PERSON)
+    REFUSED = ("refused", exitstatus.PERSON)
+    UNFINISHED = ("unfinished", exitstatus.PERSON)
+    FAILED = ("failed", exitstatus.VIOLATED)
+    FENCED = ("fenced", exitstatus.FENCED)
+    RETRIABLE = ("retriable", exitstatus.TEMPORARY)
 
     @property
     def label(self) -> str:
@@ -419,10 +410,6 @@ class ConnectorOutcome:
         }
 
 
-# A violation first, then what is to be decided, then what to repeat.
-_WORST: Final = (1, 3, 4, 5, 0)
-
-
 @dataclass(frozen=True)
 class Report:
     """What became of all connectors of one run; ``operation`` as in the plan."""
@@ -434,8 +421,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """The worst of the connectors'."""
-        codes = {outcome.outcome.exit_code for outcome in self.outcomes}
-        return next((code for code in _WORST if code in codes), 0)
+        return exitstatus.worst(outcome.outcome.exit_code for outcome in self.outcomes)
 
     @property
     def waiting(self) -> tuple[Refusal, ...]:

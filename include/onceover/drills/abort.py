@@ -111,7 +111,7 @@ def abort(
             if fenced:
                 fence.lift(drill, fenced, Deadline(_REMOVE_S))
         finally:
-            journal.append(drill, chains.ENDED, {"result": "removed"})
+            journal.append(drill, chains.ENDED, {"result": chains.DrillResult.REMOVED})
     over = None if withdrawn == ended else withdrawn
     return Aborted(ended, was_alive, removed, tuple(sorted(fenced)), over)
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Final
 
@@ -30,10 +31,24 @@ UNFENCED: Final = "unfenced"
 CONFIRMED: Final = "confirmed"
 # Of a planned one: where the groups stood when everything was carried over.
 PLACED: Final = "placed"
-# How one has ended that was planned for something that was not so any more when it began: nothing was done.
-REFUSED: Final = "refused"
 # Said at the beginning of what ends a drill from outside: whose approval is good for no other try.
 WITHDRAWS: Final = "withdraws"
+
+
+class DrillResult(StrEnum):
+    """How a drill has ended, as its journal says."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    PARTLY = "PARTLY"
+    """Of an export: something is left, and the outcome says why."""
+    REFUSED = "refused"
+    """It was planned for something that was not so any more when it began: nothing was done."""
+    INTERRUPTED = "interrupted"
+    REMOVED = "removed"
+    """What took away what a dead drill had left."""
+    DIED = "died"
+    """Somebody else has found it dead."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +206,7 @@ def open_approval(chain: Sequence[JournalEntry]) -> str | None:
     approval = approval_of(begun[-1])
     under = {entry.drill for entry in begun if approval_of(entry) == approval}
     ended = [entry.said for entry in chain if entry.what == ENDED and entry.drill in under]
-    done = any(s.get("done") is True or s.get("result") == "PASS" for s in ended)
+    done = any(s.get("done") is True or s.get("result") == DrillResult.PASS for s in ended)
     return None if done else begun[-1].drill
 
 

@@ -35,7 +35,7 @@ class DrillHistory:
         """The drills, the newest first; those that only took something away, or did nothing, are none."""
         begun = [e for e in self.chain if e.what == chains.BEGUN and e.said.get("mode") != "abort"]
         drills = [self._drill(entry) for entry in reversed(begun)]
-        return [each for each in drills if each["result"] != chains.REFUSED]
+        return [each for each in drills if each["result"] != chains.DrillResult.REFUSED]
 
     def _drill(self, begun: JournalEntry) -> dict[str, Any]:
         entries = chains.of_drill(self.chain, begun.drill)

@@ -23,7 +23,7 @@ from onceover.drills import chain as chains
 from onceover.drills.chain import ChainReader, JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -31,7 +31,7 @@ from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.log import StateLog
 from onceover.state.records.value import MALFORMED, mapping, whole_number
-from onceover.topics.own import STATE_CONFIG, check_ready
+from onceover.topics.own import STATE_CONFIG
 
 log = logging.getLogger(__name__)
 
@@ -85,8 +85,9 @@ class DrillJournal:
         """Make the topic where it is missing."""
         topic = self._tp.topic
         if topic not in self._target.retry(lambda: self._target.topics([topic])):
-            Admin(self._target).create_topics([TopicSpec(topic, 1, self._factor, STATE_CONFIG)])
-        self._target.retry(lambda: check_ready(self._target, [topic]))
+            Admin(self._target).make_topics([TopicSpec(topic, 1, self._factor, STATE_CONFIG)])
+        else:
+            await_leaders(self._target, {topic: 1})
 
     def read(self) -> list[JournalEntry]:
         """Return all entries; none where there never was a drill.
@@ -147,7 +148,7 @@ class DrillJournal:
             now = chains.running(chain)
             if now is None or now.drill != other.drill:
                 return None
-            said = {"result": "died"}
+            said = {"result": chains.DrillResult.DIED}
             return chains.next_entry(chain, other.drill, chains.ENDED, now_ms(), said)
 
         self._write(other.drill, news)

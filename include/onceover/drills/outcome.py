@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from onceover.drills.about import DrillAbout
+from onceover.drills.chain import DrillResult
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.looks.rpo import Loss, Objectives, rpo_text
@@ -20,8 +21,6 @@ from onceover.planning.operation import Planned
 from onceover.planning.plan import Refusal
 from onceover.shown import lined
 
-PASSED: Final = "PASS"
-FAILED: Final = "FAIL"
 # Of a plan's topics, in the journal; the report has them all.
 _NAMED: Final = 100
 
@@ -100,12 +99,12 @@ class DrillOutcome(ABC):
         return (DrillCode.RTO_MISSED,)
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> DrillResult | None:
         """PASS or FAIL; None while it runs."""
         if self.ended_ms is None:
             return None
         in_time = self.rto_s is not None and self.rto_s * 1000 <= self.objectives.rto_ms
-        return PASSED if self.is_done and in_time else FAILED
+        return DrillResult.PASS if self.is_done and in_time else DrillResult.FAIL
 
     @property
     def is_done(self) -> bool:
@@ -144,7 +143,7 @@ class DrillOutcome(ABC):
         errors = [result.error for result in self.results if result.error is not None]
         if errors:
             return max(errors[0].exit_code, NeedsOperator.exit_code)
-        return 0 if self.verdict == PASSED else NeedsOperator.exit_code
+        return 0 if self.verdict == DrillResult.PASS else NeedsOperator.exit_code
 
     @property
     def waiting(self) -> Sequence[Refusal]:

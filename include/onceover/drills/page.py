@@ -12,13 +12,14 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.audit.report.htmlpage import render
 from onceover.drills.about import trend
+from onceover.drills.chain import DrillResult
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.rpo import rpo_text
+from onceover.state.records.verdicts import Verdict
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
-_RUNNING: Final = "UNVERIFIABLE"
 _REHEARSAL: Final = "rehearsal"
-_STATES: Final = {"done": "PASS", "failed": "FAIL"}
+_STATES: Final = {"done": Verdict.PASS, "failed": Verdict.FAIL}
 
 
 def drill_page(told: Mapping[str, Any]) -> str:
@@ -32,20 +33,20 @@ def drill_page(told: Mapping[str, Any]) -> str:
         beside=_TEMPLATES,
         told=told,
         words=_words(told),
-        verdict=told["verdict"] or _RUNNING,
+        verdict=told["verdict"] or Verdict.UNVERIFIABLE,
         heading=told["verdict"] or "Not ended",
         answer=_answer(told),
         findings=(
-            ("What makes it fail", "Every other step was done all the same.", "FAIL", _failing(told)),
+            ("What makes it fail", "Every other step was done all the same.", Verdict.FAIL, _failing(told)),
             (
                 "What somebody should look at",
                 "It does not make it fail.",
-                _RUNNING,
+                Verdict.UNVERIFIABLE,
                 [each for each in told["findings"] if not each["fails"]],
             ),
         ),
         tiles=_tiles(told),
-        steps=[{**step, "pill": _STATES.get(step["state"], _RUNNING)} for step in told["steps"]],
+        steps=[{**step, "pill": _STATES.get(step["state"], Verdict.UNVERIFIABLE)} for step in told["steps"]],
         trend=_trend(told),
         losses=_evidence(told, "look").get("losses") or (),
     )
@@ -91,14 +92,14 @@ def _answer(told: Mapping[str, Any]) -> str:
         return "The drill is running, or died: what is below was seen until then."
     if failed:
         return f"It failed at: {failed[0]}."
-    if told["verdict"] == "PASS" and told["mode"] == "unplanned":
+    if told["verdict"] == DrillResult.PASS and told["mode"] == "unplanned":
         return "The flow was fenced, and what had been copied was given to clients; what is missing is below."
-    if told["verdict"] == "PASS" and told["mode"] != _REHEARSAL:
+    if told["verdict"] == DrillResult.PASS and told["mode"] != _REHEARSAL:
         return (
             "Writers were kept off, everything was copied and compared, groups were put in place, and the "
             "copies were given to clients."
         )
-    if told["verdict"] == "PASS":
+    if told["verdict"] == DrillResult.PASS:
         return (
             "A failover was rehearsed beside the running flow: records, positions and who reads on with them "
             "were checked on the target, and everything was taken away again."

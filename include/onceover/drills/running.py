@@ -69,10 +69,10 @@ class DrillRunner:
             self.journal.begin(drill, outcome.begun())
             opened.enter_context(self.journal.heartbeat(drill))
             opened.callback(close)
-            result = chains.REFUSED
+            result = chains.DrillResult.REFUSED
             try:
                 again()
-                result = "interrupted"
+                result = chains.DrillResult.INTERRUPTED
                 results = self._course(outcome, course, found, caller)
             except BaseException:
                 # What has interrupted it says more than that the journal cannot be reached.

@@ -18,7 +18,7 @@ from typing import Any, Final
 from onceover.errors import OnceoverError, Retriable
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Allowed, GroupAction, remembered
-from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
+from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, plan_groups, summary
 from onceover.groups.view import GroupReader
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
 from onceover.kafka.codes import KafkaCode
@@ -30,7 +30,7 @@ from onceover.planning.approval import Approval
 from onceover.planning.counted import Counted
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
-from onceover.planning.plan import Change, Refusal
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 from onceover.state.steps import Step, reached
 
@@ -67,7 +67,7 @@ class AppliedGroups:
     @property
     def exit_code(self) -> int:
         """5 when running it again may help, 3 when somebody has to decide, else 0."""
-        return exit_code(self.waiting, temporary=self.temporary or self.plan.temporary)
+        return exit_of(self.waiting, passes=self.temporary or self.plan.temporary)
 
     @property
     def waiting(self) -> list[Refusal]:
@@ -175,8 +175,7 @@ class GroupSync:
             self._reader.settler.settle(pending)
 
     def _do(self, applied: AppliedGroups, journal: Journal, counted: Counted) -> None:
-        journal.planned(applied.plan)
-        try:
+        with journal.applying(applied.plan):
             self._reader.memory.prepare(self._replication_factor)
             every = applied.plan.steps
             for at in range(0, len(every), _AT_ONCE):
@@ -184,9 +183,6 @@ class GroupSync:
                 several = every[at : at + _AT_ONCE]
                 self._write(self._remembered(several, applied), applied, journal)
             counted(len(every), len(every))
-        except OnceoverError as error:
-            journal.failed(error)
-            raise
         journal.refused(applied.refused)
 
     def _remembered(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> list[GroupSteps]:

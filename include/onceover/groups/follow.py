@@ -13,10 +13,10 @@ from typing import Any, Final, Protocol
 
 from onceover.errors import Retriable
 from onceover.groups.apply import AppliedGroups
-from onceover.groups.plan import GroupPlan, exit_code
+from onceover.groups.plan import GroupPlan
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, Pause, Tell
-from onceover.planning.plan import Refusal
+from onceover.planning.plan import Refusal, exit_of
 
 # Enough for a day at the default interval.
 _KEPT: Final = 10_000
@@ -67,7 +67,7 @@ class Followed:
     @property
     def exit_code(self) -> int:
         """As after the last look alone."""
-        return exit_code(self.refused, temporary=self.temporary)
+        return exit_of(self.refused, passes=self.temporary)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON."""

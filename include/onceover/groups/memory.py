@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.entries import VERSION, Entries, Key, Pieces, entries_of, rewritten
@@ -115,9 +115,8 @@ class GroupMemory:
     def prepare(self, replication_factor: int) -> None:
         """Create the topic where the last ``read`` has found none, before a write."""
         if self._topic_id is None:
-            admin = Admin(self._target)
-            admin.create_topics([TopicSpec(self._tp.topic, 1, replication_factor, _CONFIG)])
-            self._target.retry(self._check_ready)
+            spec = TopicSpec(self._tp.topic, 1, replication_factor, _CONFIG)
+            Admin(self._target).make_topics([spec])
 
     def write(self, direction: Direction, changes: Mapping[str, Entries]) -> dict[str, OnceoverError]:
         """Remember entries of groups durably, None forgets one; all others stay.
@@ -204,8 +203,3 @@ class GroupMemory:
                     resolve="use the newer version",
                 )
         return pieces
-
-    def _check_ready(self) -> None:
-        info = self._target.topics([self._tp.topic]).get(self._tp.topic)
-        if info is None or any(p.leader < 0 for p in info.partitions.values()):
-            raise Retriable(f"{self._tp.topic} has no leader yet")

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.ages import age_text
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import OnceoverError, Retriable
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import PASSING, Allowed, Decision, Direction, GroupAction, PartitionFacts, decide
 from onceover.kafka.codes import KafkaCode
-from onceover.planning.approval import Item, ObjectState, items_of
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 from onceover.state.codes import StateCode
 from onceover.wire.offsetlookup import Translated
@@ -164,7 +164,7 @@ class GroupSteps:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupPlan(Plan):
+class GroupPlan(ApprovablePlan):
     """The plan for groups.
 
     Args:
@@ -208,7 +208,7 @@ class GroupPlan(Plan):
     @property
     def exit_code(self) -> int:
         """5 when something could not be read, 3 when somebody has to decide, else 0."""
-        return exit_code(self.refused, temporary=self.temporary)
+        return exit_of(self.refused, passes=self.temporary)
 
     def misplaced(self, approves: Approves = lambda _: True) -> list[Refusal]:
         """Return what is refused of groups that have a position on the giving side, or may have one.
@@ -316,13 +316,6 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
         temporary=any(isinstance(error, Retriable) for error in errors)
         or any(row.decision.code in PASSING for row in rows),
     )
-
-
-def exit_code(refused: Iterable[Refusal], *, temporary: bool) -> int:
-    """Return 5 when running it again may help, 3 when somebody has to decide, else 0."""
-    if temporary:
-        return Retriable.exit_code
-    return NeedsOperator.exit_code if any(r.blocks for r in refused) else 0
 
 
 def summary(changes: Iterable[Change], refused: Iterable[Refusal]) -> str:

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onceover.backoff import Backoff, Deadline
+from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import calls
+from onceover.kafka.admin.topics import LED_WITHIN_S_EACH, await_leaders
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
@@ -28,9 +29,8 @@ from onceover.topics.refusals import grown_into, not_enrolled
 
 log = logging.getLogger(__name__)
 
+# Less than others wait: a running flow's driver does nothing else meanwhile, and plans them anew soon.
 _CREATED_WITHIN_S: Final = 15.0
-# A thousand topics took one broker 13 s to bring up (measured, two shared cores).
-_CREATED_WITHIN_S_EACH: Final = 0.05
 # A transaction writes one batch to the state and one to the offsets topic, each within a broker's
 # default limit of 1 MiB: 300 bytes a partition at most, plus its topic's record.
 _PARTITIONS_PER_TRANSACTION: Final = 1500
@@ -210,13 +210,14 @@ class Enroller:
         found = self.source.list_offsets(added, int(start))
         return {tp: offset if offset >= 0 else ends[tp] for tp, offset in found.items()}
 
-    def _wait_created(self, view: View, targets: Mapping[str, str]) -> dict[str, TopicInfo]:
+    def _wait_created(self, view: View, targets: Mapping[str, str]) -> Mapping[str, TopicInfo]:
         """Return the target topics to enrol, once all of them have leaders for all partitions."""
         counts = {
             target: view.rules.target_partitions(len(view.source[source].partitions))
             for source, target in targets.items()
         }
-        return wait_for_topics(self.target, counts)
+        within = Deadline(_CREATED_WITHIN_S + LED_WITHIN_S_EACH * len(counts))
+        return await_leaders(self.target, counts, within)
 
     @staticmethod
     def _report(batch: Sequence[Enrolment], enrolled: Mapping[str, Enrolment]) -> None:
@@ -227,25 +228,6 @@ class Enroller:
         for what, topics in (("enrolled", new), ("left the filter", left), ("returned", back)):
             if topics:
                 log.info("%s: %s", what, ", ".join(topics))
-
-
-def wait_for_topics(target: Cluster, counts: Mapping[str, int]) -> dict[str, TopicInfo]:
-    """Return topics once all of them have leaders for so many partitions.
-
-    Raises:
-        Retriable: they do not come up in time.
-    """
-    if not counts:
-        return {}
-    deadline = Deadline(_CREATED_WITHIN_S + _CREATED_WITHIN_S_EACH * len(counts))
-    backoff = Backoff()
-    while True:
-        found = target.topics(sorted(counts))
-        missing = [name for name, count in counts.items() if not _is_ready(found.get(name), count)]
-        if not missing:
-            return found
-        shown = ", ".join(missing[:_NAMED])
-        backoff.pause(deadline, Retriable(f"{len(missing)} target topics have no leaders yet: {shown}"))
 
 
 def _record(
@@ -261,12 +243,6 @@ def _record(
 def _missing(view: View, enrolment: Enrolment) -> list[int]:
     """Return the partitions of the source that the topic's record lacks."""
     return [p for p in view.source[enrolment.source].partitions if p not in enrolment.start]
-
-
-def _is_ready(topic: TopicInfo | None, partitions: int) -> bool:
-    if topic is None or len(topic.partitions) < partitions:
-        return False
-    return all(p.leader >= 0 for p in topic.partitions.values())
 
 
 def _batches(records: Sequence[Enrolment]) -> Iterator[list[Enrolment]]:

@@ -150,7 +150,7 @@ class Supervisor:
             self._target.retry(self._check_one_way)
         # Asked again behind the id; but who asks for that first, disturbs the newer one.
         launches_with(newest, self._flow.launch)
-        create_flow_topics(self._target_admin, self._target, self._flow.name, self._state_settings)
+        create_flow_topics(self._target_admin, self._flow.name, self._state_settings)
         return self.leader.start()
 
     def _check_one_way(self) -> None:

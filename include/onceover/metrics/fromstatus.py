@@ -12,18 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.config.codes import ConfigCode
+from onceover.drills.chain import DrillResult
+from onceover.exitstatus import USAGE
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
-from onceover.operate.statusshape import BAD_CONFIG
 from onceover.state.records.runstate import RunState
+from onceover.state.records.verdicts import Verdict
 
 Entry = Mapping[str, Any]
 
 # Series of one flow's partitions: five for each. Two such flows are what a small Prometheus takes unnoticed.
 MAX_PARTITIONS: Final = 2_000
-VERDICTS: Final = ("PASS", "FAIL", "UNVERIFIABLE")
-DRILL_RESULTS: Final = ("PASS", "FAIL", "interrupted")
+# Those of switchovers and rehearsals.
+DRILL_RESULTS: Final = (DrillResult.PASS, DrillResult.FAIL, DrillResult.INTERRUPTED)
 _MS: Final = 1000
 # No commit makes their lag less.
 _NOT_COPIED: Final = (PartitionState.STOPPED, PartitionState.NOT_ENROLLED)
@@ -82,7 +84,7 @@ def _add_flow(figures: Figures, entry: Entry, flow: str) -> None:
 def _is_broken(entry: Entry) -> bool:
     """Tell whether file or clients are not in order; a Connection that is not given is none of these."""
     errors = [error for error in (entry["error"], entry["fault"]) if error is not None]
-    return any(error["exit"] == BAD_CONFIG and error["code"] != ConfigCode.NO_CONNECTION for error in errors)
+    return any(error["exit"] == USAGE and error["code"] != ConfigCode.NO_CONNECTION for error in errors)
 
 
 def _add_run_state(figures: Figures, state: str, flow: str) -> None:
@@ -111,7 +113,7 @@ def _add_audit(figures: Figures, entry: Entry, flow: str) -> None:
         figures.put(m.UNVERIFIED_PARTITIONS, len(waiting), flow)
         figures.put(m.UNPROVEN, _seconds(min(proven + waiting)), flow)
     if (audit := entry["audit"]) is not None:
-        figures.put_state(m.AUDIT, audit["verdict"], VERDICTS, flow)
+        figures.put_state(m.AUDIT, audit["verdict"], tuple(Verdict), flow)
         figures.put(m.AUDITED, _seconds(audit["at_ms"]), flow)
 
 

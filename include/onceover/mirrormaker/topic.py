@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from onceover.backoff import Deadline
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import RecordWriter
@@ -91,8 +91,7 @@ class MirrorTopic:
         info = self._find()
         if info is None:
             spec = TopicSpec(self.name, 1, self._replication_factor, _CONFIG)
-            Admin(self._target).create_topics([spec])
-            info = self._target.retry(self._ready, Deadline(_RETRY_S))
+            info = Admin(self._target).make_topics([spec], Deadline(_RETRY_S))[self.name]
         elif info.topic_id != self._topic_id:
             self._check(info)
         if info.topic_id != self._topic_id:
@@ -103,12 +102,6 @@ class MirrorTopic:
     def _find(self) -> TopicInfo | None:
         found = self._target.retry(lambda: self._target.topics([self.name]), Deadline(_RETRY_S))
         return found.get(self.name)
-
-    def _ready(self) -> TopicInfo:
-        info = self._target.topics([self.name]).get(self.name)
-        if info is None or any(p.leader < 0 for p in info.partitions.values()):
-            raise Retriable(f"{self.name} has no leader yet")
-        return info
 
     def _check(self, info: TopicInfo) -> None:
         """Refuse a topic that is not of MirrorMaker's kind: our records would be among somebody else's."""

@@ -19,9 +19,9 @@ from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.planning import commands
-from onceover.planning.approval import Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.plan import Change, Refusal, restart
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
@@ -55,7 +55,7 @@ class Move:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repair(Plan):
+class Repair(ApprovablePlan):
     """A plan for partitions of one flow, computed from live state.
 
     Args:
@@ -83,11 +83,6 @@ class Repair(Plan):
     def is_start(self) -> bool:
         """True where applying it acts as a start of the flow: a running copy is fenced."""
         return self.enrolment is not None
-
-    @property
-    def exit_code(self) -> int:
-        """3 while something is refused."""
-        return 3 if self.refused else 0
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -292,11 +287,6 @@ def ends_of(
 def refusing(operation: str, flow: str, tp: TopicPartition, *refusals: Refusal) -> Repair:
     """Return a plan that does nothing, and why."""
     return Repair(operation=operation, flow=flow, sources=(tp,), refused=refusals)
-
-
-def restart() -> Change:
-    """Return the change that every plan makes which writes progress."""
-    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
 
 
 def _missing(

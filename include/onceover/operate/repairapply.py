@@ -11,34 +11,30 @@ planned and applied again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onceover.errors import NeedsOperator, OnceoverError
-from onceover.kafka.admin.topics import Admin
+from onceover.kafka.admin.topics import await_leaders
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Cluster
-from onceover.kafka.produce.notes import NoteWriter
-from onceover.lead.enroller import wait_for_topics
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.operate.repair import Repair
 from onceover.planning import commands
-from onceover.planning.approval import Approval, fenced
-from onceover.planning.codes import PlanningCode
+from onceover.planning.anew import agreed_anew
+from onceover.planning.approval import Approval
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
-from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.state.records.layout import Layout
-from onceover.state.records.managed import read_managed
 from onceover.state.records.progress import first_progress
 from onceover.stops.record import stopped_in
 from onceover.stops.requests import request_resume
-from onceover.topics.apply import TopicApply
 from onceover.topics.changes import AddPartitions, CreateTopic
+from onceover.topics.making import make_targets
 from onceover.topics.plan import TopicPlan
 
 
@@ -128,13 +124,8 @@ class Repairer:
         if approved.is_spent(first.items):
             return Repaired(first, None, earlier=True)
         approved.check(first.items, first.title)
-        with self.journal(approval) as journal:
-            journal.planned(first)
-            try:
-                done = self._do(first, approved, journal, caller)
-            except OnceoverError as error:
-                journal.failed(error)
-                raise
+        with self.journal(approval) as journal, journal.applying(first):
+            done = self._do(first, approved, journal, caller)
             journal.done(*done.plan.changes[len(done.plan.steps) :])
         return done
 
@@ -145,20 +136,12 @@ class Repairer:
         return done
 
     def _seize(self, first: Repair, approved: Approval, journal: Journal, caller: Caller) -> Repaired:
-        leader = Leader(self.identity, self.source, self.target)
-        try:
+        with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
             # Until now a running copy, or another repair, has written to what is written below.
-            plan = self.plan()
-            if plan.plan_id != first.plan_id or plan.refused:
-                _check_possible(plan)
-                approved.check(plan.items, plan.title, done=fenced(plan.flow))
-                caller.announce(plan)
-                journal.planned(plan)
+            plan = agreed_anew(first, self.plan(), approved, journal, caller, whole=True)
             self._write(leader, layout, plan, approved, journal)
             return Repaired(plan, layout.generation)
-        finally:
-            leader.close()
 
     def _write(
         self, leader: Leader, layout: Layout, plan: Repair, approved: Approval, journal: Journal
@@ -185,48 +168,18 @@ class Repairer:
         leader.enrol([enrolment], _progress(plan, enrolment, layout), over)
 
 
-def _check_possible(plan: Repair) -> None:
-    """Refuse what cannot be done any more.
-
-    Raises:
-        NeedsOperator: the plan refuses something by now.
-    """
-    if plan.refused:
-        raise NeedsOperator(
-            f"{fenced(plan.flow)}: {plan.operation} is not possible any more",
-            code=PlanningCode.PLAN_CHANGED,
-            where=plan.title,
-            seen="; ".join(f"{r.object}: {r.message}" for r in plan.refused),
-            resolve="plan again to see what can be done",
-        )
-
-
 def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Journal) -> Enrolment:
     """Create the target topic, or add its partitions; return the enrolment with the topic's id."""
     if not plan.steps:
         return enrolment
-    notes = NoteWriter(target, TopicPartition(names.owned_topic(plan.flow), 0))
-    state = target.retry(lambda: read_flow_state(target, plan.flow))
-    try:
-        work = TopicApply(Admin(target), notes, read_managed(state.owned), journal.done)
-        work.run(TopicPlan(operation=plan.operation, flow=plan.flow, steps=plan.steps))
-    finally:
-        notes.close()
-    journal.refused(work.refused)
-    for refusal in work.refused:
-        if refusal.blocks:
-            raise NeedsOperator(
-                f"the target topic cannot be made whole: {refusal.message}",
-                code=refusal.code,
-                where=refusal.object,
-                resolve=refusal.resolve,
-            )
+    topic_plan = TopicPlan(operation=plan.operation, flow=plan.flow, steps=plan.steps)
+    make_targets(target, plan.flow, topic_plan, journal)
     counts = {
         step.topic: step.to if isinstance(step, AddPartitions) else step.spec.partitions
         for step in plan.steps
         if isinstance(step, AddPartitions | CreateTopic)
     }
-    made = wait_for_topics(target, counts)[enrolment.target]
+    made = await_leaders(target, counts)[enrolment.target]
     return replace(enrolment, target_id=made.topic_id)
 
 

@@ -26,13 +26,12 @@ from onceover.operate.repair import (
     log_of,
     read_situation,
     refusing,
-    restart,
     standing_of,
     stops_of,
     topic_of,
 )
 from onceover.planning import commands
-from onceover.planning.plan import Change, Refusal
+from onceover.planning.plan import Change, Refusal, restart
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.managed import read_managed

@@ -7,13 +7,14 @@ among ``needs``, with the command that resolves it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.acls.codes import AclCode
 from onceover.ages import age_text
 from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.exitstatus import PERSON, TEMPORARY, USAGE, VIOLATED, severity, worst
 from onceover.model import TopicPartition, lane_of
 from onceover.operate.codes import StatusCode
 from onceover.operate.deadletters import DeadLetterCount
@@ -33,14 +34,7 @@ from onceover.topics.scope import Rules, explain
 from onceover.topics.status import topic_entries
 from onceover.wire.progress import NOBODY, ProgressMeta
 
-OK: Final = 0
-VIOLATED: Final = 1
-BAD_CONFIG: Final = 2
-PERSON: Final = 3
-TEMPORARY: Final = 5
 _OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED, RunState.PROMOTED)
-# The worst first: wrong data, then what waits for a person, then a file to be corrected, then what may pass.
-EXIT_ORDER: Final = (VIOLATED, PERSON, BAD_CONFIG, TEMPORARY, OK)
 # Nothing of these topics is on the target (any more).
 _COPY_GONE: Final = frozenset({StopCode.TARGET_MISSING, StopCode.TARGET_RECREATED})
 
@@ -59,7 +53,7 @@ class StatusSide:
 
     def document(self) -> dict[str, Any]:
         """Return the ``source`` or ``target`` object."""
-        error = None if self.error is None else {**self.error.as_dict(), "exit": exit_of(self.error)}
+        error = None if self.error is None else {**self.error.as_dict(), "exit": exit_of_error(self.error)}
         heard = {"heard_ms": self.heard_ms}
         return {"alias": self.alias, "cluster_id": self.cluster_id, "error": error, **heard}
 
@@ -94,16 +88,11 @@ class StatusFacts:
     dead_letters: DeadLetterCount | None = None
 
 
-def exit_of(error: OnceoverError) -> int:
+def exit_of_error(error: OnceoverError) -> int:
     """Return the exit code that an error of a cluster or a file stands for."""
     if isinstance(error, Retriable):
         return TEMPORARY
-    return BAD_CONFIG if isinstance(error, UsageError) else PERSON
-
-
-def worst(codes: Iterable[int]) -> int:
-    """Return the exit code that counts, of several."""
-    return min(codes, key=EXIT_ORDER.index, default=OK)
+    return USAGE if isinstance(error, UsageError) else PERSON
 
 
 def shape(facts: StatusFacts) -> dict[str, Any]:
@@ -183,13 +172,13 @@ def with_fault(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]
 
 def with_need(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
     """Return an entry with one thing more that waits for somebody."""
-    needs = sorted([*entry["needs"], _told(error)[1]], key=lambda each: EXIT_ORDER.index(each["exit"]))
+    needs = sorted([*entry["needs"], _told(error)[1]], key=lambda each: severity(each["exit"]))
     return {**entry, "needs": needs, "exit": worst(each["exit"] for each in needs)}
 
 
 def _told(error: OnceoverError) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return an error as an entry has it, and the need that it is."""
-    code = exit_of(error)
+    code = exit_of_error(error)
     need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
     return {**error.as_dict(), "exit": code}, need
 
@@ -506,7 +495,7 @@ def _needs(
     ):
         if side.error is not None:
             found.append(_side_need(name, side, side.error, code, facts.now_ms))
-    return sorted(found, key=lambda need: EXIT_ORDER.index(need["exit"]))
+    return sorted(found, key=lambda need: severity(need["exit"]))
 
 
 def _stop_need(partition: Mapping[str, Any]) -> dict[str, Any]:
@@ -532,7 +521,7 @@ def _side_need(
     elif error.where:
         text = f"{error.message}: {error.where}"
     resolve = error.resolve or f"bring {side.alias} back, then look again"
-    return {"code": code, "message": text, "resolve": resolve, "exit": exit_of(error)}
+    return {"code": code, "message": text, "resolve": resolve, "exit": exit_of_error(error)}
 
 
 def partition_name(entry: Mapping[str, Any]) -> str:

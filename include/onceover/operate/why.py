@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.exitstatus import OK, PERSON, TEMPORARY, USAGE, worst
 from onceover.operate.codes import StatusCode
 from onceover.operate.states import CopyState, PartitionState
-from onceover.operate.statusshape import BAD_CONFIG, OK, PERSON, TEMPORARY, worst
 from onceover.operate.stuck import stuck_need, transaction_words
 from onceover.planning.plan import Refusal
 from onceover.shown import lined
@@ -57,8 +57,8 @@ _EXITS: Final[Mapping[Answer, int]] = {
     Answer.REFUSED: PERSON,
     Answer.STUCK: PERSON,
     Answer.UNKNOWN: TEMPORARY,
-    Answer.NO_SUCH: BAD_CONFIG,
-    Answer.MISSING: BAD_CONFIG,
+    Answer.NO_SUCH: USAGE,
+    Answer.MISSING: USAGE,
 }
 _ORDER: Final = tuple(Answer)
 _UNREACHABLE: Final = {"source": StatusCode.SOURCE_UNREACHABLE, "target": StatusCode.TARGET_UNREACHABLE}

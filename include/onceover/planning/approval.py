@@ -16,7 +16,7 @@ from typing import Any, Final
 from onceover.errors import NeedsOperator
 from onceover.planning import commands
 from onceover.planning.codes import PlanningCode
-from onceover.planning.plan import Change
+from onceover.planning.plan import Change, Plan, exit_of
 
 # A flow that runs, or its source, goes on while somebody reads. What would be repeated or skipped beyond
 # twice of what was shown is another matter; below so many offsets it is not worth asking again.
@@ -187,6 +187,21 @@ def items_of(
         )
         for change in changes
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovablePlan(Plan):
+    """A plan that a person says yes to."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: what is changed, at which risk, wherever that leads by then."""
+        return items_of(self.changes)
+
+    @property
+    def exit_code(self) -> int:
+        """3 while something is refused that somebody has to decide about, otherwise 0."""
+        return exit_of(self.refused)
 
 
 def _has_grown(shown: int | None, now: int | None) -> bool:

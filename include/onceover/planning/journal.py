@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -55,6 +56,16 @@ class Journal:
         """Write down every change of a plan that is about to be applied."""
         self._applying = plan.operation, plan.plan_id
         self._write(self._line(change, PLANNED) for change in plan.changes)
+
+    @contextmanager
+    def applying(self, plan: Plan) -> Iterator[None]:
+        """Write down a plan's changes, and what ends this before its end."""
+        self.planned(plan)
+        try:
+            yield
+        except OnceoverError as error:
+            self.failed(error)
+            raise
 
     def done(self, *changes: Change) -> None:
         """Write down that changes were made."""

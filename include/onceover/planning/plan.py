@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from onceover.clock import now_ms
+from onceover.exitstatus import OK, PERSON, TEMPORARY
 from onceover.shown import lined
 
 _RISKS: Final = {"repeat": "repeat", "skip": "skip", "destructive": "remove"}
@@ -54,6 +55,11 @@ class Change:
         return lines
 
 
+def restart() -> Change:
+    """Return the change that every plan makes which writes progress."""
+    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
+
+
 # Hears of each change once it is made.
 Done = Callable[[Change], None]
 
@@ -84,6 +90,23 @@ class Refusal:
         document = asdict(self)
         del document["passes"]
         return document
+
+
+def exit_of(refused: Iterable[Refusal], *, passing: Collection[str] = (), passes: bool = False) -> int:
+    """Return the exit code of what is refused.
+
+    Args:
+        passing: codes of what may be possible a moment later, unless anything else blocks beside it.
+        passes: it is known otherwise that running it again may help. That comes first then: what somebody
+            has to decide is known whole only behind it.
+
+    Returns:
+        PERSON while somebody has to decide, TEMPORARY where only time is missing, else OK.
+    """
+    codes = {refusal.code for refusal in refused if refusal.blocks}
+    if passes or (codes and codes <= set(passing)):
+        return TEMPORARY
+    return PERSON if codes else OK
 
 
 @dataclass(frozen=True, kw_only=True)

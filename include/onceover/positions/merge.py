@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
 from onceover.kafka.portions import portions
@@ -29,6 +30,7 @@ from onceover.model import TopicPartition, lane_of
 from onceover.positions.index import MapIndex
 from onceover.positions.store import MapStore, StoreDamaged
 from onceover.state import names
+from onceover.state.fenced import taking_id
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step, reached
 from onceover.wire.batches.batch import parse_header
@@ -177,7 +179,9 @@ class MapMerger:
             UsageError, NeedsOperator: not authorized, or a record cannot be read.
         """
         try:
-            # First, because it ends at once what a killed predecessor left open, and reading would wait for.
+            # First, because it ends at once what a killed predecessor left open, and what a broker did not
+            # end (``kafka.produce.leftopen``): all who read the map to its end wait for that, this pass, too.
+            # Aborted, the parts of a merge are what they were.
             yield from self._take_id()
             progress = self._progress()
             for _ in self._index.refreshing(settled=True):
@@ -217,9 +221,13 @@ class MapMerger:
             yield rewrite
 
     def _take_id(self) -> Iterator[int]:
-        self._producer = TransactionalProducer(self._target, names.map_id(self._flow), timeout_ms=_TIMEOUT_MS)
+        producer = TransactionalProducer(self._target, names.map_id(self._flow), timeout_ms=_TIMEOUT_MS)
+        self._producer = producer
+        topic = names.map_topic(self._flow)
+        written = [TopicPartition(topic, p) for p in range(names.MAP_PARTITIONS)]
         self._check()
-        while not self._producer.init():
+        # Nobody waits in the driver for a broker that is away: another pass tries again.
+        for _ in taking_id(self._target, producer, written, Deadline(0)):
             yield 0
             self._check()
         # After InitProducerId: a generation that fenced this id before is seen here, a later one fences it.

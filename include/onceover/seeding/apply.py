@@ -15,18 +15,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.clock import now_ms
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.errors import Fenced, NeedsOperator
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import Admin
+from onceover.kafka.admin.topics import Admin, await_leaders
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Cluster, TopicInfo
-from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.namematch import names_whole
 from onceover.operate.repair import standing_of, stops_of
-from onceover.planning.approval import Approval, ObjectState, fenced
+from onceover.planning.anew import agreed_anew
+from onceover.planning.approval import Approval, ObjectState
 from onceover.planning.counted import Counted
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
@@ -40,7 +40,7 @@ from onceover.state.records.layout import Layout, check_clusters, check_distinct
 from onceover.state.records.managed import read_managed
 from onceover.state.records.progress import beside, first_progress
 from onceover.stops.record import stopped_in
-from onceover.topics.apply import TopicApply
+from onceover.topics.making import make_targets
 from onceover.topics.own import StateSettings, create_flow_topics
 from onceover.topics.plan import View, plan_topics
 from onceover.topics.refusals import hidden
@@ -276,31 +276,20 @@ class Seeder:
         if approved.is_spent(first.items):
             return Seeded(first, earlier=True)
         approved.check(first.items, first.title)
-        with self.journal(approval) as journal:
-            journal.planned(first)
-            try:
-                return self._seize(first, approved, journal, caller)
-            except OnceoverError as error:
-                journal.failed(error)
-                raise
+        with self.journal(approval) as journal, journal.applying(first):
+            return self._seize(first, approved, journal, caller)
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
-        create_flow_topics(Admin(self.target), self.target, self._place.flow, self.request.state)
-        leader = Leader(self.identity, self.source, self.target)
-        try:
+        create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
+        with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
             prepared = self.origin.changes()
             self.origin.prepare(self._place)
-            plan = self.plan()
-            if plan.plan_id != first.plan_id:
-                approved.check(plan.items, plan.title, done=fenced(plan.flow))
-                caller.announce(plan)
-                journal.planned(plan)
+            # What is refused by now is left out: its topic is not touched, and others need not wait for it.
+            plan = agreed_anew(first, self.plan(), approved, journal, caller, whole=False)
             journal.done(*prepared)
             self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
-        finally:
-            leader.close()
 
     def _claim(self, leader: Leader, plan: SeedPlan) -> None:
         """Claim the topics that are new to the flow, as a run of it does."""
@@ -323,8 +312,9 @@ class Seeder:
         counted: Counted,
     ) -> None:
         self._claim(leader, plan)
-        self._create(plan, journal)
-        copies = self.target.retry(lambda: self._copies(plan))
+        if plan.topic_plan is not None:
+            make_targets(self.target, self._place.flow, plan.topic_plan, journal)
+        copies = await_leaders(self.target, {topic.target: _partitions(topic) for topic in plan.topics})
         journal.refused(plan.refused)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
@@ -342,38 +332,6 @@ class Seeder:
             journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
             written += len(progress)
         counted(written, len(plan.positions))
-
-    def _create(self, plan: SeedPlan, journal: Journal) -> None:
-        steps = plan.topic_plan
-        if steps is None or not steps.steps:
-            return
-        notes = NoteWriter(self.target, TopicPartition(names.owned_topic(self._place.flow), 0))
-        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
-        try:
-            work = TopicApply(Admin(self.target), notes, read_managed(state.owned), journal.done)
-            work.run(steps)
-        finally:
-            notes.close()
-        journal.refused(work.refused)
-        blocked = [refusal for refusal in work.refused if refusal.blocks]
-        if blocked:
-            raise NeedsOperator(
-                f"a copy cannot be prepared: {blocked[0].message}",
-                code=blocked[0].code,
-                where=blocked[0].object,
-                resolve=blocked[0].resolve,
-            )
-
-    def _copies(self, plan: SeedPlan) -> dict[str, TopicInfo]:
-        """Return the target topics once they have leaders for every partition that is written."""
-        found = self.target.topics(sorted({topic.target for topic in plan.topics}))
-        for position in plan.positions.values():
-            target = position.seat.target
-            info = found.get(target.topic)
-            partition = None if info is None else info.partitions.get(target.partition)
-            if partition is None or partition.leader < 0:
-                raise Retriable(f"{target} has no leader on {self.target.alias} yet", where=str(target))
-        return found
 
 
 def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layout) -> Enrolment:
@@ -460,6 +418,11 @@ def _batches(
         size += written
     if batch:
         yield batch
+
+
+def _partitions(topic: SeatedTopic) -> int:
+    """Return how many partitions the copy has at least."""
+    return max(seat.target.partition for seat in topic.seats) + 1
 
 
 def _is_led(topic: TopicInfo) -> bool:

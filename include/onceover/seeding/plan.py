@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import OnceoverError
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.approval import Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.plan import Change, Refusal, exit_of, restart
 from onceover.seeding.codes import SeedingCode
 from onceover.shown import lined
 from onceover.state.records.enrolment import Enrolment
@@ -132,7 +132,7 @@ class SeededPosition:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeedPlan(Plan):
+class SeedPlan(ApprovablePlan):
     """What a seeding does.
 
     Args:
@@ -164,10 +164,7 @@ class SeedPlan(Plan):
     @property
     def exit_code(self) -> int:
         """3 while something is refused that somebody has to decide about, 5 where it cannot be read now."""
-        codes = {refusal.code for refusal in self.refused if refusal.blocks}
-        if codes - {SeedingCode.UNREADABLE}:
-            return NeedsOperator.exit_code
-        return Retriable.exit_code if codes else 0
+        return exit_of(self.refused, passing={SeedingCode.UNREADABLE})
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -211,7 +208,7 @@ def plan_seed(
     steps = tuple(step for step in topic_plan.steps if step.source in seated)
     changes: list[Change] = []
     if planning.positions:
-        changes = [*(step.change for step in steps), *extra, *planning.changes, _restart()]
+        changes = [*(step.change for step in steps), *extra, *planning.changes, restart()]
     return SeedPlan(
         operation=operation,
         flow=flow,
@@ -334,10 +331,6 @@ def _consequence(seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
         return "repeat", None, reason
     before = seed.offset - seat.start
     return ("skip", before, seed.reason) if before else ("none", None, seed.reason)
-
-
-def _restart() -> Change:
-    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
 
 
 def _copy_gone(flow: str, topic: SeatedTopic) -> Refusal | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
@@ -39,25 +39,37 @@ def take_id(
         Retriable: not within ``deadline``.
         UsageError: not authorized.
     """
-    _init(target, producer, deadline)
-    while left := _left_open(target, producer.producer_id, written):
-        # Whoever wrote it was told that it is over, but nobody can have read it.
-        log.warning("aborting what was left open in %s", left)
-        producer.decide(left, commit=False)
-        _init(target, producer, deadline)
-
-
-def _init(target: Cluster, producer: TxnProducer, deadline: Deadline) -> None:
     backoff = Backoff()
-    while not target.retry(producer.init, deadline):
+    for _ in taking_id(target, producer, written, deadline):
         backoff.pause(deadline, Retriable("the transaction of the one before is still being ended"))
 
 
+def taking_id(
+    target: Cluster, producer: TxnProducer, written: Collection[TopicPartition], deadline: Deadline
+) -> Iterator[None]:
+    """Do as ``take_id`` for somebody who has other work meanwhile: yield each time that it is "not yet".
+
+    The id is owned when this has ended, not before.
+
+    Args:
+        deadline: how long a broker that is away is asked again.
+    """
+    while True:
+        while not target.retry(producer.init, deadline):
+            yield
+        left = _left_open(target, producer.producer_id, written, deadline)
+        if not left:
+            return
+        # Whoever wrote it was told that it is over, but nobody can have read it.
+        log.warning("aborting what was left open in %s", left)
+        producer.decide(left, commit=False)
+
+
 def _left_open(
-    target: Cluster, producer_id: int, written: Collection[TopicPartition]
+    target: Cluster, producer_id: int, written: Collection[TopicPartition], deadline: Deadline | None = None
 ) -> list[TopicPartition]:
     """Return where a transaction of this id is open, while none is under way: see ``undecided``."""
-    opened = target.retry(lambda: target.each_open({tp: {producer_id} for tp in written}))
+    opened = target.retry(lambda: target.each_open({tp: {producer_id} for tp in written}), deadline)
     return [tp for tp, (first, _) in opened.found.items() if first >= 0]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from onceover.acls.kept import unread_acls
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import OnceoverError
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
@@ -45,7 +45,7 @@ class StateSettings:
     dead_letter: tuple[TopicSpec, ...] = ()
 
 
-def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
+def create_flow_topics(admin: Admin, flow: str, settings: StateSettings) -> None:
     """Create the flow's own topics where they are missing, and wait until they have leaders.
 
     A state topic that is there already is brought in line, as far as the principal may.
@@ -57,7 +57,7 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
     factor = settings.replication_factor
     state, offsets, owned = names.state_topic(flow), names.map_topic(flow), names.owned_topic(flow)
     map_config = _map_config(settings.map_retention_ms)
-    admin.create_topics(
+    admin.make_topics(
         [
             TopicSpec(state, names.STATE_PARTITIONS, factor, STATE_CONFIG),
             TopicSpec(offsets, names.MAP_PARTITIONS, factor, map_config),
@@ -65,8 +65,6 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
             *settings.dead_letter,
         ]
     )
-    wanted = [state, offsets, owned, *(spec.name for spec in settings.dead_letter)]
-    target.retry(lambda: check_ready(target, wanted))
     _bring_in_line(admin, state)
 
 
@@ -123,8 +121,7 @@ class OwnedLog:
         self.notes.close()
 
     def _make(self) -> None:
-        self._admin.create_topics([_owned_spec(self._tp.topic, self._settings.replication_factor)])
-        self._target.retry(lambda: check_ready(self._target, [self._tp.topic]))
+        self._admin.make_topics([_owned_spec(self._tp.topic, self._settings.replication_factor)])
         log.warning(
             "%s was deleted: made anew; the flow looks after nothing that it has created before",
             self._tp.topic,
@@ -240,15 +237,3 @@ def _map_config(retention_ms: int) -> dict[str, str]:
 
 def _owned_spec(topic: str, factor: int) -> TopicSpec:
     return TopicSpec(topic, 1, factor, STATE_CONFIG)
-
-
-def check_ready(target: Cluster, wanted: list[str]) -> None:
-    """Return when topics of the flow's own have leaders.
-
-    Raises:
-        Retriable: not all of them have.
-    """
-    found = target.topics(wanted)
-    leaders = [p.leader for topic in found.values() for p in topic.partitions.values()]
-    if len(found) < len(wanted) or min(leaders) < 0:
-        raise Retriable("the flow's own topics have no leaders yet")

@@ -14,24 +14,23 @@ from typing import Any, Final, Self
 from onceover.acls.kept import AclPlan, plan_acls
 from onceover.acls.sync import apply_acls, not_followed, own_principal, read_view, unavailable
 from onceover.backoff import Backoff, Deadline
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.exitstatus import OK, PERSON, TEMPORARY
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.ports import Cluster
-from onceover.kafka.produce.notes import NoteWriter
-from onceover.model import TopicPartition
-from onceover.planning.approval import Approval, Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Approval, Item, ObjectState, items_of
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import read_enrolments
 from onceover.state.records.layout import check_clusters, check_distinct
-from onceover.state.records.managed import Managed, read_managed
-from onceover.topics.apply import TopicApply
+from onceover.state.records.managed import read_managed
 from onceover.topics.codes import TopicCode
+from onceover.topics.making import topic_apply
 from onceover.topics.own import StateSettings, create_flow_topics, unread_owned
 from onceover.topics.plan import TopicPlan, View, plan_topics
 from onceover.topics.scope import Rules
@@ -60,7 +59,7 @@ class TopicSyncRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyncPlan(Plan):
+class SyncPlan(ApprovablePlan):
     """A plan of two parts, which are applied by different code."""
 
     topics: TopicPlan
@@ -107,9 +106,8 @@ class SyncPlan(Plan):
     @property
     def exit_code(self) -> int:
         """3 when a topic is not copied, or an ACL not followed, until somebody decides; else 0."""
-        blocked = any(refusal.blocks for refusal in self.topics.refused)
         told = len(self.refused) > len(self.topics.refused)
-        return NeedsOperator.exit_code if blocked or told else 0
+        return PERSON if told else exit_of(self.topics.refused)
 
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON; ``enrol`` lists the source topics that the flow itself takes in."""
@@ -143,8 +141,8 @@ class AppliedSync:
     def exit_code(self) -> int:
         """3 when somebody has to decide, 5 when running it again may help, else 0."""
         if self.refused or self.left.exit_code:
-            return NeedsOperator.exit_code
-        return 0 if self.left.is_empty else Retriable.exit_code
+            return PERSON
+        return OK if self.left.is_empty else TEMPORARY
 
     @property
     def waiting(self) -> list[Refusal]:
@@ -287,21 +285,11 @@ class TopicSync:
     def _do(self, applied: AppliedSync, journal: Journal) -> list[Change]:
         """Return the changes that were made."""
         plan = applied.left
-        journal.planned(plan)
-        try:
-            create_flow_topics(self._admin, self._target, self._flow, self._request.state)
-            notes = self._notes()
-            try:
-                return self._apply(applied, plan, journal, notes)
-            finally:
-                notes.close()
-        except OnceoverError as error:
-            journal.failed(error)
-            raise
+        with journal.applying(plan):
+            create_flow_topics(self._admin, self._flow, self._request.state)
+            return self._apply(applied, plan, journal)
 
-    def _apply(
-        self, applied: AppliedSync, plan: SyncPlan, journal: Journal, notes: NoteWriter
-    ) -> list[Change]:
+    def _apply(self, applied: AppliedSync, plan: SyncPlan, journal: Journal) -> list[Change]:
         made: list[Change] = []
 
         def done(change: Change) -> None:
@@ -309,22 +297,16 @@ class TopicSync:
             made.append(change)
             applied.changes += 1
 
-        worker = TopicApply(self._admin, notes, self._managed(), done)
-        worker.run(plan.topics)
-        refused = list(worker.refused)
-        try:
-            apply_acls(plan.acls, self._acls[1], notes, done)
-        except (UsageError, NeedsOperator) as error:
-            refused.append(unavailable(error))
+        with topic_apply(self._target, self._flow, done) as work:
+            work.run(plan.topics)
+            refused = list(work.refused)
+            try:
+                apply_acls(plan.acls, self._acls[1], work.notes, done)
+            except (UsageError, NeedsOperator) as error:
+                refused.append(unavailable(error))
         journal.refused(refused)
         applied.refused += refused
         return made
-
-    def _managed(self) -> dict[str, Managed]:
-        return read_managed(self._target.retry(self._state).owned)
-
-    def _notes(self) -> NoteWriter:
-        return NoteWriter(self._target, TopicPartition(names.owned_topic(self._flow), 0))
 
 
 def not_shown_yet(before: SyncPlan, done: Collection[Change], after: SyncPlan) -> list[str]:

@@ -26,7 +26,8 @@ from openlineage.client.facet_v2 import (
 )
 
 from onceover.audit.checks.suites import NOT_EVALUATED, TOPICS, RuleKind, rules_of
-from onceover.audit.model import DECIDED, Verdict
+from onceover.audit.model import DECIDED
+from onceover.state.records.verdicts import Verdict
 from onceover_airflow.lineage.naming import FlowEnds
 
 # Topics that one event names. A flow may have thousands, and servers refuse a body of some megabytes; the

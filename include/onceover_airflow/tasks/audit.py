@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.state.codes import StateCode
-from onceover.state.records.verdicts import WHOLE
+from onceover.state.records.verdicts import WHOLE, Verdict
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.operators import FlowJobOperator, leave
@@ -41,7 +41,6 @@ AUDITED_ALIAS: Final = "onceover_audited"
 AUDIT_TASK: Final = "audit"
 # Also where the task failed, and a return value would not be kept.
 VERDICT_KEY: Final = "verdict"
-PASSED: Final = "PASS"
 # A time with its zone left out is UTC, as on the command line.
 SINCE_PATTERN: Final = r"^(watermark|start|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9:]+)?)?)$"
 # An audit reads for long, and what it meets is either temporary for minutes or not at all.
@@ -289,7 +288,7 @@ def report_audit(flow: str) -> dict[str, Any] | None:
 
 def why_unproven(counts: Mapping[str, Any]) -> str | None:
     """Return why an audit does not stand for its flow as a whole; None when it does."""
-    if counts["verdict"] != PASSED:
+    if counts["verdict"] != Verdict.PASS:
         return f"the verdict is {counts['verdict']}"
     if counts["nothing_compared"]:
         return "both sides hold nothing in scope: there was no record to compare, now or in an earlier audit"

@@ -78,7 +78,7 @@ def test_what_was_done_under_an_approval_is_open_no_more_though_another_try_came
     approval: Mapping[str, Any] = {"approval": {"id": "mine"}}
     passed: Mapping[str, Any] = {"result": "PASS", "done": True}
     done = [("d1", chains.BEGUN, approval), ("d1", chains.ENDED, passed)]
-    late = [("d2", chains.BEGUN, approval), ("d2", chains.ENDED, {"result": chains.REFUSED})]
+    late = [("d2", chains.BEGUN, approval), ("d2", chains.ENDED, {"result": chains.DrillResult.REFUSED})]
     assert chains.open_approval(written(*done, *late)) is None
     assert chains.open_approval(written(*late)) == "d2"
 

@@ -79,7 +79,7 @@ class Log:
             else:
                 self.values[key] = json.loads(text)
 
-    def create_topics(self, specs: Any) -> None:
+    def make_topics(self, specs: Any) -> None:
         self.made += [spec.name for spec in specs]
         if self.values is None:
             self.make_anew()

@@ -48,9 +48,10 @@ class World:
 
     # --- as an admin client
 
-    def create_topics(self, specs: Iterable[TopicSpec]) -> None:
+    def make_topics(self, specs: Iterable[TopicSpec], _deadline: object) -> dict[str, TopicInfo]:
         for spec in specs:
             self.add(spec.name, spec.partitions, dict(spec.config))
+        return self.existing
 
     def topic_configs(self, names: Iterable[str]) -> TopicConfigs:
         return TopicConfigs({name: self.configs[name] for name in names}, frozenset(), {})

@@ -26,11 +26,15 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_what_was_planned_done_refused_and_failed_is_told(tmp_path: Path) -> None:
     """Each line says when, which plan, which change, and how it ended."""
     path = tmp_path / "f" / "journal" / "topics.jsonl"
-    with Journal(path) as journal:
-        journal.planned(PLAN)
-        journal.done(CREATE)
-        journal.refused([Refusal("flights", "NOT_AUTHORIZED", "no", "grant it")])
-        journal.failed(Retriable("west is away"))
+
+    def away() -> None:
+        with Journal(path) as journal, journal.applying(PLAN):
+            journal.done(CREATE)
+            journal.refused([Refusal("flights", "NOT_AUTHORIZED", "no", "grant it")])
+            raise Retriable("west is away")
+
+    with pytest.raises(Retriable):
+        away()
     told = lines(path)
     assert [line["outcome"] for line in told] == ["planned", "planned", "done", "refused", "failed"]
     assert [line["change"] and line["change"]["object"] for line in told] == [
@@ -40,6 +44,16 @@ def test_what_was_planned_done_refused_and_failed_is_told(tmp_path: Path) -> Non
     assert told[3]["error"]["code"] == "NOT_AUTHORIZED"
     assert told[4]["error"]["message"] == "west is away"
     assert [line["at_ms"] for line in told] == sorted(line["at_ms"] for line in told)
+
+
+def test_what_was_applied_to_its_end_has_not_failed(tmp_path: Path) -> None:
+    """Nor has what somebody interrupts: it may or may not have happened, as with a kill."""
+    path = tmp_path / "topics.jsonl"
+    with Journal(path) as journal, journal.applying(PLAN):
+        journal.done(CREATE)
+    with pytest.raises(KeyboardInterrupt), Journal(path) as journal, journal.applying(PLAN):
+        raise KeyboardInterrupt
+    assert [line["outcome"] for line in lines(path)] == ["planned", "planned", "done", "planned", "planned"]
 
 
 def test_a_later_run_appends(tmp_path: Path) -> None:

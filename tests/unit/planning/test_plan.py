@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onceover.planning.plan import Change, Plan, Refusal
+import pytest
+
+from onceover.exitstatus import OK, PERSON, TEMPORARY
+from onceover.planning.plan import Change, Plan, Refusal, exit_of
 
 CREATE = Change("create topic", "orders", None, "3 partitions", "new on the source")
 SKIP = Change("position", "orders:0", 5, 9, "asked for", "skip", 4)
@@ -50,3 +53,26 @@ def test_text_names_object_reason_and_risk() -> None:
     assert "skips 4 offsets" in text
     assert "refused logs: it holds records; delete it" in text
     assert "nothing to do" in plan().describe()
+
+
+OPEN = Refusal("t:0", "OPEN", "a transaction is open", "wait")
+TAKEN = Refusal("t:1", "TAKEN", "somebody has it", "decide")
+REMARK = Refusal("t:2", "REMARK", "a remark", "nothing", blocks=False)
+
+
+@pytest.mark.parametrize(
+    ("refused", "passes", "code"),
+    [
+        ((), False, OK),
+        ((REMARK,), False, OK),
+        ((OPEN, REMARK), False, TEMPORARY),
+        ((OPEN, TAKEN), False, PERSON),
+        ((TAKEN,), False, PERSON),
+        ((), True, TEMPORARY),
+        ((TAKEN,), True, TEMPORARY),
+    ],
+)
+def test_a_person_is_asked_for_what_does_not_pass(
+    refused: tuple[Refusal, ...], passes: bool, code: int
+) -> None:
+    assert exit_of(refused, passing={"OPEN"}, passes=passes) == code

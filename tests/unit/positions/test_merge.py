@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from uuid import UUID
 
 import pytest
 
 from onceover.errors import Fenced, MustReset, OnceoverError, Retriable, UsageError
+from onceover.model import TopicPartition
 from onceover.positions import merge as mapmerge
 from onceover.positions.merge import MapMerger, MapUpkeep, MergeRules
 from onceover.wire.offsetlookup import mergeable
@@ -114,6 +116,8 @@ class Tape:
 
 
 class FakeProducer:
+    producer_id = 7
+
     def __init__(self, tape: Tape, transactional_id: str) -> None:
         self._tape, self._id = tape, transactional_id
 
@@ -121,6 +125,9 @@ class FakeProducer:
         self._tape.log.append(f"init {self._id}")
         self._tape.not_yet -= 1
         return self._tape.not_yet < 0
+
+    def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
+        self._tape.log.append(f"{'commit' if commit else 'abort'} {', '.join(map(str, partitions))}")
 
     def close(self) -> None:
         self._tape.log.append("drop")
@@ -140,30 +147,61 @@ class FakeIndex:
         pass
 
 
+def merged(
+    tape: Tape,
+    target: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    producer: type[FakeProducer] = FakeProducer,
+) -> None:
+    """Do a pass in which nothing is merged."""
+    monkeypatch.setattr(mapmerge, "TransactionalProducer", lambda _c, tid, **_: producer(tape, tid))
+    monkeypatch.setattr(mapmerge, "MapIndex", lambda *_: FakeIndex(tape))
+    merger = MapMerger(target, "f", None, lambda: tape.log.append("read the layout"), dict)
+    assert list(merger.steps()) == [0, 0]
+    merger.close()
+
+
 def test_the_id_is_taken_then_the_layout_read_then_the_progress_then_the_map(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In another order a generation that goes back, or a lane, could write below what is merged."""
     tape, target = Tape(), FakeCluster()
     target.heard = lambda request, _: tape.log.append(request)
-    monkeypatch.setattr(mapmerge, "TransactionalProducer", lambda _c, tid, **_: FakeProducer(tape, tid))
-    monkeypatch.setattr(mapmerge, "MapIndex", lambda *_: FakeIndex(tape))
-    merger = MapMerger(
-        target,
-        "f",
-        None,
-        lambda: tape.log.append("read the layout"),
-        lambda: {},
-    )
-    assert list(merger.steps()) == [0, 0]
-    merger.close()
+    merged(tape, target, monkeypatch)
     assert tape.log == [
         "read the layout",
         "init onceover.f.map",
         "read the layout",
         "init onceover.f.map",
+        "DescribeProducers",
         "read the layout",
         "OffsetFetch",
+        "read the map to its end",
+        "drop",
+    ]
+
+
+def test_what_an_earlier_merge_left_open_is_ended_before_the_map_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No coordinator knows of it, and reading the map to its end would wait for it for ever."""
+    tape, target = Tape(), FakeCluster()
+    topic = target.add_topic("__onceover.f.offsets", UUID(int=1), (5, 5, 5, 5))
+    topic.logs[2].pending[7] = 3
+    topic.logs[3].pending[8] = 3  # a lane's, under way
+
+    class Deciding(FakeProducer):
+        def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
+            super().decide(partitions, commit=commit)
+            topic.logs[2].pending.clear()
+
+    merged(tape, target, monkeypatch, Deciding)
+    taken = [line for line in tape.log if line != "read the layout"]
+    assert taken == [
+        "init onceover.f.map",
+        "init onceover.f.map",
+        "abort __onceover.f.offsets:2",
+        "init onceover.f.map",
         "read the map to its end",
         "drop",
     ]

@@ -11,9 +11,10 @@ from onceover.audit.checks.result import Area
 from onceover.audit.checks.suiterows import suite_rows
 from onceover.audit.checks.suites import RULES, SUITES, UNVERIFIABLE
 from onceover.audit.checks.verdict import QualityVerdict, RuleOutcome
-from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.audit.model import FindingKind, Reason
 from onceover.audit.report.datadocs import results_file
 from onceover.spark.auditing.quality import judge
+from onceover.state.records.verdicts import Verdict
 from tests.support import audits
 
 # Great Expectations imports modules and calls functions that are deprecated.

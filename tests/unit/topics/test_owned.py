@@ -90,7 +90,7 @@ class Target:
     def retry(self, action: Any) -> Any:
         return action()
 
-    def create_topics(self, specs: Iterable[TopicSpec]) -> None:
+    def make_topics(self, specs: Iterable[TopicSpec]) -> None:
         assert list(specs) == [TopicSpec(TOPIC, 1, 2, STATE_CONFIG)]
         self.number, self.values = 9, {}
 

@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Final
 
 from onceover.audit.checks.result import Area
-from onceover.audit.model import FindingKind, Verdict
+from onceover.audit.model import FindingKind
+from onceover.state.records.verdicts import Verdict
 
 DIGESTS: Final = "digests"
 TOPICS: Final = "topics"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.audit.checks.suites import NOT_EVALUATED, RULES, Rule, RuleKind
-from onceover.audit.model import Verdict
+from onceover.state.records.verdicts import Verdict
 
 EXIT_CODES: Final[Mapping[Verdict, int]] = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNVERIFIABLE: 3}
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
-from onceover.audit.model import FindingKind, Mode, Verdict
+from onceover.audit.model import FindingKind, Mode
 from onceover.model import TopicPartition
-from onceover.state.records.verdicts import START, AuditAnswer, AuditFailure, Verdicts
+from onceover.state.records.verdicts import START, AuditAnswer, AuditFailure, Verdict, Verdicts
 
 # Of 300 bytes each: they stay within one record of 1 MiB.
 _MAX_LISTED: Final = 1_000

@@ -15,13 +15,12 @@ from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResu
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.model import ComparedAs, Finding, FindingKind, Side, Unverifiable
 from onceover.audit.report.timeline import ages, committed, histogram
-from onceover.state.records.verdicts import WHOLE
+from onceover.state.records.verdicts import WHOLE, Verdict
 
 # Enough to find the cause; a topic copied wrongly as a whole would otherwise fill a disk.
 MAX_LISTED: Final = 1_000
 
 COMPARED: Final = "compared"
-PASSED, FAILED, UNVERIFIED = "PASS", "FAIL", "UNVERIFIABLE"
 
 
 def document(
@@ -78,19 +77,20 @@ def summary(told: Mapping[str, Any]) -> str:
         told: the document.
     """
     findings = told["findings"]
-    if told["verdict"] == FAILED:
+    if told["verdict"] == Verdict.FAIL:
         kinds = ", ".join(f"{count} {kind.lower()}" for kind, count in findings["by_kind"].items() if count)
         if findings["total"]:
             more = f" {findings['more']:,} of them are counted only." if findings["more"] else ""
             return f"{findings['total']:,} records are not as they should be: {kinds}.{more}"
-        broken = sorted({each["expected"] for each in told["expectations"] if each["answer"] == FAILED})
+        broken = sorted({each["expected"] for each in told["expectations"] if each["answer"] == Verdict.FAIL})
         return f"Not so: {'; '.join(broken)}."
-    if told["verdict"] == UNVERIFIED:
+    if told["verdict"] == Verdict.UNVERIFIABLE:
         reasons = told["unverifiable"]["by_reason"]
         if reasons:
             listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
             return f"Nothing wrong was found, but not everything could be compared: {listed}."
-        open_ = sorted({each["expected"] for each in told["expectations"] if each["answer"] == UNVERIFIED})
+        unshown = (each for each in told["expectations"] if each["answer"] == Verdict.UNVERIFIABLE)
+        open_ = sorted({each["expected"] for each in unshown})
         return f"Nothing wrong was found, but this could not be shown: {'; '.join(open_)}."
     records = told["records"][str(Side.SOURCE)]
     if told["nothing_compared"]:

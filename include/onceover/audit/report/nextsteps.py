@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from onceover.audit.checks.suites import GROUPS, MAP, POSITIONS, RECEIPTS
-from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.audit.model import FindingKind, Reason
 from onceover.planning.commands import command
+from onceover.state.records.verdicts import Verdict
 
 _NAMED: Final = 3
 # Records of the copy itself are wrong; the other kinds may be somebody else's beside a copy that is right.

@@ -17,6 +17,7 @@ from onceover.audit.report.jsonreport import summary
 from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.audit.report.plots import ages_svg, commits_svg, records_svg
 from onceover.errors import UsageError
+from onceover.state.records.verdicts import Verdict
 
 _DAY_MS: Final = 86_400_000
 _LEGEND: Final = (
@@ -104,7 +105,7 @@ def _plot(title: str, about: str, svg: str) -> dict[str, str]:
 
 
 def _asked(told: Mapping[str, Any]) -> str:
-    met = sum(1 for each in told["expectations"] if each["answer"] == "PASS")
+    met = sum(1 for each in told["expectations"] if each["answer"] == Verdict.PASS)
     return (
         f"{met} of {len(told['expectations'])} expectations are met. The verdict is read off them, "
         "and off nothing else."

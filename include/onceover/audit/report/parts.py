@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from onceover.audit.checks.suites import SUITES
-from onceover.audit.model import FindingKind, Reason, Side, Verdict
+from onceover.audit.model import FindingKind, Reason, Side
+from onceover.state.records.verdicts import Verdict
 
 # Longer lists are for the JSON document, which has more of them.
 MAX_ROWS: Final = 100

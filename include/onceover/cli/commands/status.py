@@ -10,7 +10,7 @@ from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.statustext import describe, headline
 from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
-from onceover.operate.statusshape import worst
+from onceover.exitstatus import worst
 from onceover.wiring.status import read_all, read_one
 from onceover.wiring.why import explain_topic
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.terminal.colours import painted
 from onceover.errors import OnceoverError
+from onceover.exitstatus import INTERRUPTED
 from onceover.shown import screen, visible
-
-# As a shell says of a process that SIGINT has ended.
-INTERRUPTED: Final = 130
 
 
 class Interrupted(OnceoverError):

@@ -13,10 +13,11 @@ from onceover.ages import age_text
 from onceover.config.codes import ConfigCode
 from onceover.config.faults import message_lines
 from onceover.config.flow.runsettings import AT_LEAST_ONCE
+from onceover.exitstatus import OK, TEMPORARY, USAGE
 from onceover.groups.standing import describe_standing
 from onceover.operate.codes import StatusCode
 from onceover.operate.states import CopyState, PartitionState
-from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, partition_name
+from onceover.operate.statusshape import partition_name
 from onceover.operate.stuck import transaction_words
 from onceover.shown import lined
 from onceover.state.records.runstate import describe_run
@@ -105,7 +106,7 @@ def _title(status: Mapping[str, Any]) -> str:
 def _broken_words(status: Mapping[str, Any]) -> str:
     if status["error"]["code"] == ConfigCode.NO_CONNECTION:
         return "its Airflow Connections are not given to this process"
-    bad = status["exit"] == BAD_CONFIG
+    bad = status["exit"] == USAGE
     return f"its file {status['path']} is not in order" if bad else "its status cannot be read"
 
 

@@ -9,7 +9,6 @@ the truth.
 
 from __future__ import annotations
 
-from onceover.backoff import Deadline
 from onceover.connectors.model import ConnectorOutcome
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.resuming import ResumingRun
@@ -20,11 +19,8 @@ from onceover.connectors.planning.view import COPY_RIGHTS, OWN_PATIENCE_S, Conne
 from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.rights import check_topic
 from onceover.connectors.steps import StepName, reached
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin
-from onceover.kafka.codes import KafkaCode
-
-_CREATE_S = 30.0
 
 
 class MigrationRun(ResumingRun):
@@ -71,8 +67,7 @@ class MigrationRun(ResumingRun):
         if self.view.own is None and spec is not None:
             self.tell(f"creating topic {site.topic}")
             reached(StepName.CREATE_TOPIC)
-            Admin(site.cluster).create_topics([spec])
-            site.cluster.retry(lambda: _led(site), Deadline(_CREATE_S))
+            Admin(site.cluster).make_topics([spec])
             self.note("create", "create topic")
         check_topic(site.cluster, site.topic, COPY_RIGHTS)
 
@@ -117,9 +112,3 @@ def migration_manifest(view: ConnectorView, found: Manifest | None) -> Manifest:
         exactly_once=view.facts.exactly_once,
         behind_ms=view.newest_ms,
     )
-
-
-def _led(site: OffsetsTopic) -> None:
-    info = site.cluster.topics([site.topic]).get(site.topic)
-    if info is None or any(each.leader < 0 for each in info.partitions.values()):
-        raise Retriable(f"{site} has no leader yet", code=KafkaCode.NO_LEADER, where=site.topic)

@@ -24,7 +24,6 @@ from onceover.connectors.rights import check_new_topic, check_topic, check_trans
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin, TopicSpec
-from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.log import StateLog
@@ -39,7 +38,6 @@ _COMPACTED: Final = {"cleanup.policy": "compact"}
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 # Of the 249 that a topic's name may have.
 _NAME_CHARACTERS: Final = 200
-_CREATE_S: Final = 30.0
 # For as long an election, or a broker that is started again, may take.
 _WRITTEN_S: Final = 20.0
 # Of offsets in one record: brokers take 1 MiB by default.
@@ -195,13 +193,7 @@ class RunRecords:
         if self._exists():
             return
         with needing(self._cluster.config, "CREATE", f"topic {self.topic}"):
-            Admin(self._cluster).create_topics([self._spec()])
-        self._cluster.retry(self._led, Deadline(_CREATE_S))
-
-    def _led(self) -> None:
-        info = self._cluster.topics([self.topic]).get(self.topic)
-        if info is None or any(each.leader < 0 for each in info.partitions.values()):
-            raise Retriable(f"{self.topic} has no leader yet", code=KafkaCode.NO_LEADER, where=self.topic)
+            Admin(self._cluster).make_topics([self._spec()])
 
     def _spec(self) -> TopicSpec:
         factor = self._cluster.retry(lambda: topic_facts(self._cluster, self._like)).replication_factor

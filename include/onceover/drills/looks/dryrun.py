@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from onceover.ages import age_text
 from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
+from onceover.exitstatus import worst
 from onceover.groups.plan import GroupPlan
-from onceover.operate.statusshape import exit_of, worst
+from onceover.operate.statusshape import exit_of_error
 from onceover.planning.operation import Planned
 from onceover.shown import lined
 
@@ -120,7 +121,7 @@ class DryRun:
         codes = [need["exit"] for need in self.needs]
         codes += [plan.exit_code for plan in (self.drift, self.groups) if plan is not None]
         unseen = () if self.clients is None else self.clients.unseen
-        codes += [exit_of(error) for error in (*self.problems.values(), *unseen)]
+        codes += [exit_of_error(error) for error in (*self.problems.values(), *unseen)]
         return worst(codes)
 
     def document(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
+from onceover.drills.chain import DrillResult
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.records import records_between
@@ -53,6 +54,7 @@ from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.view import STALL_S, OrphanReader
 from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.exitstatus import OK
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning import commands
@@ -230,23 +232,20 @@ class OrphanExport:
         if not plan.changes:
             return OrphansExported(plan, file=self._file_again())
         drills, drill = self._parts.drills, new_drill()
-        with self._parts.journal(approval) as journal:
-            journal.planned(plan)
+        with self._parts.journal(approval) as journal, journal.applying(plan):
             drills.begin(drill, self._begun(plan, approved))
             with drills.heartbeat(drill):
-                result = chains.REFUSED
+                result = DrillResult.REFUSED
                 try:
                     self._check_again(plan)
-                    result = "FAIL"
+                    result = DrillResult.FAIL
                     done = self._done(plan, drill, journal, caller)
-                except BaseException as error:
+                except BaseException:
                     # What has gone wrong says more than that a journal cannot be reached.
                     with suppress(OnceoverError):
                         drills.append(drill, chains.ENDED, {"result": result})
-                    if isinstance(error, OnceoverError):
-                        journal.failed(error)
                     raise
-                result = "PASS" if done.exit_code == 0 else "PARTLY"
+                result = DrillResult.PASS if done.exit_code == OK else DrillResult.PARTLY
                 drills.append(drill, chains.ENDED, {"result": result})
         return done
 

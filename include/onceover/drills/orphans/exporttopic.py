@@ -23,7 +23,7 @@ from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Ret
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka import calls
 from onceover.kafka.admin.topicfacts import topic_facts
-from onceover.kafka.admin.topics import Admin
+from onceover.kafka.admin.topics import Admin, await_leaders
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.portions import portions_of
 from onceover.kafka.ports import Cluster, Outgoing, Refused
@@ -32,7 +32,6 @@ from onceover.kafka.produce.rounds import OWN_BATCH_BYTES
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import await_markers, take_id
-from onceover.topics.own import check_ready
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.batches.compression import GZIP, NONE
 from onceover.wire.batches.records import DecodedRecord, Headers, encode
@@ -185,7 +184,7 @@ class OrphanTopic:
                 admin.create_topics([plain])
             elif error.code != KafkaCode.TOPIC_EXISTS:
                 raise error
-        self.target.retry(lambda: check_ready(self.target, [topic]))
+        await_leaders(self.target, {topic: 1})
         self.check_fit()
 
     def extent(self) -> ExportExtent | None:

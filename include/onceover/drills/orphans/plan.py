@@ -17,8 +17,8 @@ from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.torn import TransactionSpan
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.approval import Item, ObjectState, items_of
-from onceover.planning.plan import Change, Plan, Refusal
+from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
+from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
 
 EXPORT: Final = "export"
@@ -33,8 +33,6 @@ _NO_RETURN: Final = (
 )
 _ANEW: Final = "as it is now, for the flow the other way to copy into"
 _STILL: Final = "an earlier run has deleted it, and nothing says that it was made again"
-_TEMPORARY: Final = 5
-_DECIDE: Final = 3
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class RebuildTerms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrphansPlan(Plan):
+class OrphansPlan(ApprovablePlan):
     """What an old source holds alone, and what would become of it.
 
     Args:
@@ -115,7 +113,7 @@ class OrphansPlan(Plan):
     forgotten: frozenset[LonePosition] = frozenset()
 
     @property
-    def items(self) -> Sequence[Item]:
+    def items(self) -> tuple[Item, ...]:
         """What a person approves: what is exported may have grown since, what is deleted may not."""
         return items_of(self.changes, self.standing)
 
@@ -508,10 +506,7 @@ def _topic_of(partition: str) -> str:
 
 def exit_code(refused: Iterable[Refusal]) -> int:
     """Return what the command line returns where something is left: 5 where only time is missing. Pure."""
-    codes = {refusal.code for refusal in refused if refusal.blocks}
-    if not codes:
-        return 0
-    return _TEMPORARY if codes == {DrillCode.ORPHANS_OPEN} else _DECIDE
+    return exit_of(refused, passing={DrillCode.ORPHANS_OPEN})
 
 
 def partitions_of(looks: Iterable[OrphanLook]) -> dict[TopicPartition, int]:

@@ -34,12 +34,11 @@ from onceover.drills.orphans.promoted import PromotedTopics
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka.admin.topicfacts import topic_facts
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Caller
 from onceover.state.records.value import MALFORMED
-from onceover.topics.own import check_ready
 
 _WATCH_S: Final = 60.0
 _GONE_S: Final = 60.0
@@ -189,7 +188,7 @@ class TopicRebuild:
         source = self._source
         for error in Admin(source).try_create(_specs({topic: shape})).values():
             raise _another(topic, source.alias) if error.code == KafkaCode.TOPIC_EXISTS else error
-        source.retry(lambda: check_ready(source, [topic]))
+        await_leaders(source, {topic: shape.partitions})
         self.drills.append(self.drill, chains.STEP, {"step": CREATE, "topic": topic, "state": "done"})
         self.caller.tell(f"{topic} on {source.alias} is made again, empty: {shape}")
 

@@ -32,7 +32,6 @@ from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
-from onceover.topics.own import check_ready
 from onceover.wire.offsetlookup import Translated
 
 # Whatever a cluster's own defaults are: canaries are there until they are removed, and carry our clock.
@@ -137,8 +136,7 @@ class RehearsalSteps:
         removed = self._removal.remove(deadline, self.ours)
         spec = TopicSpec(self._canary, canaries.PARTITIONS, self._replicas(), _CANARY_CONFIG)
         self.ours()
-        Admin(self.parts.source).create_topics([spec])
-        self.parts.source.retry(lambda: check_ready(self.parts.source, [self._canary]), deadline)
+        Admin(self.parts.source).make_topics([spec], deadline)
         self._feed(0, self._half)
         return {"removed": removed.document(), "canaries": self._half}
 

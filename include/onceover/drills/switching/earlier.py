@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from onceover.drills import chain as chains
-from onceover.drills.chain import JournalEntry
+from onceover.drills.chain import DrillResult, JournalEntry
 from onceover.drills.course import StepState
-from onceover.drills.outcome import PASSED
 from onceover.drills.switching.course import REVERSE
 from onceover.errors import NeedsOperator
 from onceover.planning import commands
@@ -41,7 +40,7 @@ class EarlierSwitchover:
     @property
     def exit_code(self) -> int:
         """0 for PASS; 3 where it was done, and is none all the same."""
-        return 0 if self.verdict == PASSED else NeedsOperator.exit_code
+        return 0 if self.verdict == DrillResult.PASS else NeedsOperator.exit_code
 
     @property
     def waiting(self) -> Sequence[Refusal]:

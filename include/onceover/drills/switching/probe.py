@@ -16,11 +16,10 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
 from onceover.drills.looks.records import end_of, records_between
 from onceover.errors import NeedsOperator
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.topics.own import check_ready
 
 _NUMBERS: Final = 30
 _CONFIG: Final = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}
@@ -54,7 +53,7 @@ class Probe:
         admin.delete_topics([topic])
         admin.create_topics([TopicSpec(topic, canaries.PARTITIONS, self.replication_factor, _CONFIG)])
         try:
-            self.target.retry(lambda: check_ready(self.target, [topic]), deadline)
+            await_leaders(self.target, {topic: canaries.PARTITIONS}, deadline)
             group = names.canary_group(self.flow)
             CanaryFeed(drill, self.ours).mixed(self.target, topic, group, 0, _NUMBERS)
             wrong = [

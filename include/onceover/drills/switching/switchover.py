@@ -9,12 +9,12 @@ from typing import Any, Final
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
 from onceover.drills.about import DrillAbout
-from onceover.drills.chain import JournalEntry
+from onceover.drills.chain import DrillResult, JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.rpo import Loss, Objectives
-from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
+from onceover.drills.outcome import DrillOutcome
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
 from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, VERIFY, course_of
@@ -72,13 +72,13 @@ class SwitchoverOutcome(DrillOutcome):
         return Loss(offsets, 0.0 if offsets == 0 else before.seconds if before.offsets else None)
 
     @property
-    def verdict(self) -> str | None:
+    def verdict(self) -> DrillResult | None:
         """PASS or FAIL; None while it runs. What goes on behind an earlier one has no time of its own."""
         if any(code in _BREAKS for code, _ in self.findings) and self.ended_ms is not None:
-            return FAILED
+            return DrillResult.FAIL
         if self.plan.goes_on is None or self.ended_ms is None:
             return super().verdict
-        return PASSED if self.is_done else FAILED
+        return DrillResult.PASS if self.is_done else DrillResult.FAIL
 
     def ended(self) -> dict[str, Any]:
         """Return what the journal holds of its end; what *reverse* could not do is done by ``seed``."""

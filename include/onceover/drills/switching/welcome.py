@@ -78,5 +78,5 @@ def let_in(
             found &= which(journal.read())
             evidence = LiftedFences(makers(drill)).lift(BoundNotes(journal, drill), found, Deadline(_LIFT_S))
         finally:
-            journal.append(drill, chains.ENDED, {"result": "removed"})
+            journal.append(drill, chains.ENDED, {"result": chains.DrillResult.REMOVED})
     return {"let_in": evidence}

@@ -16,7 +16,7 @@ from onceover.clock import now_ms
 from onceover.drills.canary import PARTITIONS, Canary
 from onceover.errors import NeedsOperator, NotNow
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.logs.fetcher import Fetcher
 from onceover.kafka.logs.reading import OffsetGone, place, visible
 from onceover.kafka.ports import Cluster, TopicInfo
@@ -24,7 +24,6 @@ from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.metrics.codes import MetricsCode
 from onceover.model import TopicPartition
-from onceover.topics.own import check_ready
 from onceover.wire.batches.records import decode
 from onceover.wire.batches.visibility import Visible
 
@@ -50,7 +49,7 @@ def prepare(source: Cluster, topic: str, configs: Mapping[str, str], made: Calla
     if topic not in source.retry(lambda: source.topics([topic])):
         Admin(source).create_topics([TopicSpec(topic, PARTITIONS, -1, configs)])
         made()
-        source.retry(lambda: check_ready(source, [topic]))
+        await_leaders(source, {topic: PARTITIONS})
     info = _info(source, topic)
     if len(info.partitions) < PARTITIONS:
         raise NeedsOperator(

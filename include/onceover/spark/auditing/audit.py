@@ -32,6 +32,7 @@ from onceover.audit.report.runs import earlier_audits, keep_answer, run_folder, 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow, run_dir
 from onceover.errors import OnceoverError, unexpected
+from onceover.exitstatus import VIOLATED
 from onceover.logs import configure
 from onceover.private import privately
 from onceover.spark.auditing.auditprogress import AuditProgressFile
@@ -234,7 +235,7 @@ def main(argv: Sequence[str], opening: Opening) -> int:
     args.report.unlink(missing_ok=True)
     forget_old_runs(args.report)
     document: dict[str, Any] = {"flow": Path(args.flow).stem}
-    exit_code = 1
+    exit_code: int = VIOLATED
     try:
         flow = load_flow(args.flow)
         request = AuditRequest(tuple(args.topics), args.since, args.sample, args.show_payload)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from typing import Any, Final
 
 from onceover.ages import age_text
@@ -20,8 +21,15 @@ WATERMARK: Final = "watermark"
 START: Final = "start"
 # Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
 WHOLE: Final = (WATERMARK, START)
-FAIL: Final = "FAIL"
 _NAMED: Final = 3
+
+
+class Verdict(StrEnum):
+    """An audit's answer, and a colour of pages; UNVERIFIABLE is never folded into PASS (G9)."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict, not a password
+    FAIL = "FAIL"
+    UNVERIFIABLE = "UNVERIFIABLE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,12 +23,13 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
-from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.audit.model import FindingKind, Reason
 from onceover.audit.report import jsonreport
 from onceover.config.flow.flowfile import Flow
 from onceover.errors import Retriable, UsageError
 from onceover.spark.ended import judge
 from onceover.spark.launch.submit import AuditOptions
+from onceover.state.records.verdicts import Verdict
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.jobs.verdict import verdict_of
 from onceover_airflow.tasks import audit

@@ -8,7 +8,8 @@ import pytest
 
 from onceover.audit.checks.suites import NOT_EVALUATED, RULES, SUITES, Rule, RuleKind, rules_of
 from onceover.audit.checks.verdict import RuleOutcome, conclude
-from onceover.audit.model import FindingKind, Verdict
+from onceover.audit.model import FindingKind
+from onceover.state.records.verdicts import Verdict
 
 _ALL_MET = [RuleOutcome(rule, True, checked=3) for rule in RULES]
 

@@ -13,9 +13,16 @@ from onceover.audit.checks.result import Area, Check, PartitionResult
 from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
-from onceover.audit.model import Finding, FindingKind, Reason, Verdict
+from onceover.audit.model import Finding, FindingKind, Reason
 from onceover.model import TopicPartition
-from onceover.state.records.verdicts import AuditAnswer, Verdicts, audit_entry, audit_need, describe_audit
+from onceover.state.records.verdicts import (
+    AuditAnswer,
+    Verdict,
+    Verdicts,
+    audit_entry,
+    audit_need,
+    describe_audit,
+)
 from tests.support.audits import (
     at,
     check,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.audit.model import Verdict
-from onceover.state.records.verdicts import START, WATERMARK
+from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.auditoracle import Answer, audit, check, keep
 from tests.support.auditstory import EVENTS, Event, live
 from tests.support.auditworld import EPOCH_MS, KINDS, World

@@ -13,9 +13,9 @@ import pytest
 from onceover.audit.checks import suites
 from onceover.audit.checks.suites import RULES, SUITES, RuleKind
 from onceover.audit.checks.verdict import RuleOutcome, conclude
-from onceover.audit.model import Verdict
 from onceover.audit.report import datadocs, jsonreport
 from onceover.errors import UsageError
+from onceover.state.records.verdicts import Verdict
 from tests.support import audits
 
 _NASTY = "\"><script>alert('&')</script><a href='http://evil'>"

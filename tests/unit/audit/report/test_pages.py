@@ -15,11 +15,12 @@ from onceover.audit.checks.evidence import BookkeepingChecks, Commit
 from onceover.audit.checks.result import Area, AuditResult
 from onceover.audit.checks.suites import NOT_EVALUATED, RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
-from onceover.audit.model import Finding, FindingKind, Reason, Verdict
+from onceover.audit.model import Finding, FindingKind, Reason
 from onceover.audit.report import jsonreport
 from onceover.audit.report import pages as report
 from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.errors import UsageError
+from onceover.state.records.verdicts import Verdict
 from tests.support import audits
 
 _NASTY = "<script>alert('&')</script>"

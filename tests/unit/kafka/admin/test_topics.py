@@ -1,0 +1,56 @@
+"""A topic that was made is there once each of its partitions has a leader."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from onceover.errors import Retriable
+from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
+from onceover.kafka.codes import KafkaCode
+from tests.support.fakecluster import FakeCluster
+
+
+def cluster(*leaders: int) -> FakeCluster:
+    made = FakeCluster()
+    made.add_topic("t", UUID(int=1), (0,) * len(leaders)).leaders.update(enumerate(leaders))
+    return made
+
+
+def test_a_topic_with_all_its_leaders_is_returned() -> None:
+    assert await_leaders(cluster(0, 1), {"t": 2})["t"].topic_id == UUID(int=1)
+
+
+@pytest.mark.parametrize("wanted", [{"t": 2}, {"t": 3}, {"t": 2, "absent": 1}])
+def test_one_without_a_leader_or_a_partition_is_waited_for(wanted: dict[str, int]) -> None:
+    target = cluster(0, 0 if len(wanted) > 1 or wanted["t"] == 3 else -1)
+    with pytest.raises(Retriable, match=r"^1 topics have no leaders yet: (t|absent); ") as raised:
+        await_leaders(target, wanted)
+    assert raised.value.code == KafkaCode.NO_LEADER
+
+
+def test_leaders_may_come_later() -> None:
+    target = cluster(0, -1)
+    target.tries = 2
+    looks: list[str] = []
+
+    def heard(request: str, _: str) -> None:
+        looks.append(request)
+        if len(looks) == 2:
+            target.all_topics["t"].leaders[1] = 0
+
+    target.heard = heard
+    assert len(await_leaders(target, {"t": 2})["t"].partitions) == 2
+
+
+def test_nothing_is_asked_about_no_topics() -> None:
+    target = cluster(0)
+    assert await_leaders(target, {}) == {}
+    assert target.log == []
+
+
+def test_one_that_exists_is_left_with_its_partitions() -> None:
+    target = cluster(0)
+    made = Admin(target).make_topics([TopicSpec("t", 5), TopicSpec("new", 2)])
+    assert {name: len(info.partitions) for name, info in made.items()} == {"t": 1, "new": 2}
