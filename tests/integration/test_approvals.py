@@ -68,6 +68,7 @@ def test_two_tabs_with_the_same_reseed_copy_once(replica: Replica, capsys: Captu
     scene.expect_clear(capsys)
 
 
+@pytest.mark.soak
 def test_a_skip_back_is_done_once(replica: Replica) -> None:
     """The flow has gone on since: the same offset would repeat other records."""
     scene = Scene(replica)
@@ -146,6 +147,7 @@ class Seedings:
         return apply_seed(self.flow, Seeding(self.origin, Choice(replace=True)), announce, approval)
 
 
+@pytest.mark.soak
 def test_a_seeding_is_done_once(replica: Replica) -> None:
     """Everything is on the target a second time by then, and would be a third time."""
     Scene(replica)

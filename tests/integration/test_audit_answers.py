@@ -43,6 +43,7 @@ def test_record_that_a_handler_fails_on_is_told_once_and_passed(replica: Replica
     assert (first.verified_to, again.unverifiable, again.source_from) == (7, (), 7)
 
 
+@pytest.mark.soak
 def test_sample_of_a_handler_flow_compares_and_proves_nothing(replica: Replica) -> None:
     """What a record became may be in ranges that are not in the sample."""
     topic = diverting(replica)

@@ -85,6 +85,7 @@ def test_audit_since_a_time_looks_at_records_from_then_on_and_claims_no_more(rep
     assert [each.kind for each in whole.findings] == [FindingKind.PHANTOM]
 
 
+@pytest.mark.soak
 def test_audit_since_a_time_that_no_copied_record_has_finds_nothing_wrong(replica: Replica) -> None:
     """A flow with a lag: what is asked for is not copied yet, and what is copied is not asked for."""
     topic = replica.topic()
@@ -97,6 +98,7 @@ def test_audit_since_a_time_that_no_copied_record_has_finds_nothing_wrong(replic
         assert {each.reason for each in late.unverifiable} == {Reason.NOT_COPIED_YET}
 
 
+@pytest.mark.soak
 def test_surplus_record_where_the_source_is_empty_is_found_since_any_time(replica: Replica) -> None:
     """No record of the source lies before that time, so nothing of the target does."""
     topic = replica.topic(partitions=2)
@@ -109,6 +111,7 @@ def test_surplus_record_where_the_source_is_empty_is_found_since_any_time(replic
         assert (found.target_from, found.target_to) == (0, 1)
 
 
+@pytest.mark.soak
 def test_timestamps_that_the_target_makes_are_not_compared(replica: Replica) -> None:
     """LogAppendTime there: key, value and headers are, and the flow's claims are checked all the same."""
     topic = replica.topic()

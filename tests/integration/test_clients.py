@@ -58,6 +58,7 @@ def course(session_home: Path) -> Iterator[Course]:
         yield course
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("library", "part"), [(cast.library, part) for cast in CASTS if cast.anew for part in cast.parts]
 )
@@ -66,6 +67,7 @@ def test_started_anew_each_goes_on_at_the_exact_record(course: Course, library: 
     course.assert_exact(course.role(library, part, anew=True))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("library", [JAVA, LIBRDKAFKA])
 def test_a_member_that_stays_up_misses_nothing_and_its_position_stays_exact(
     course: Course, library: str
@@ -74,6 +76,7 @@ def test_a_member_that_stays_up_misses_nothing_and_its_position_stays_exact(
     course.assert_complete(course.role(library, CLASSIC))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("library", [JAVA, LIBRDKAFKA])
 def test_a_reader_with_assign_that_stays_up_repeats_and_commits_from_its_memory(
     course: Course, library: str
@@ -87,6 +90,7 @@ def test_a_reader_with_assign_that_stays_up_repeats_and_commits_from_its_memory(
     assert course.behind(role, "committed")
 
 
+@pytest.mark.soak
 def test_a_reader_with_assign_whose_number_is_beyond_the_end_skips_without_a_word(course: Course) -> None:
     """Java takes it for a truncated log, and goes on at the end of the moment."""
     role = course.role(JAVA, ASSIGNED_AHEAD)
@@ -97,6 +101,7 @@ def test_a_reader_with_assign_whose_number_is_beyond_the_end_skips_without_a_wor
     assert not course.faults(role)
 
 
+@pytest.mark.soak
 def test_a_member_of_the_consumer_protocol_that_stays_up_ends(course: Course) -> None:
     """On the target its group is an empty classic one, which only who joins anew takes over.
 
@@ -106,6 +111,7 @@ def test_a_member_of_the_consumer_protocol_that_stays_up_ends(course: Course) ->
     assert any("is not a consumer group" in each for each in course.faults(role))
 
 
+@pytest.mark.soak
 def test_an_idempotent_producer_that_stays_up_goes_on(course: Course) -> None:
     """Under the producer id that the source gave it: docs/clients.md tells why it should not."""
     role = course.role(JAVA, PLAIN)
@@ -113,6 +119,7 @@ def test_an_idempotent_producer_that_stays_up_goes_on(course: Course) -> None:
     course.assert_exact(role)
 
 
+@pytest.mark.soak
 def test_a_transactional_producer_that_stays_up_ends(course: Course) -> None:
     """The target never gave its transactional id a producer id: it says so, and nothing of it is written."""
     role = course.role(JAVA, TRANSACTIONAL)
@@ -120,6 +127,7 @@ def test_a_transactional_producer_that_stays_up_ends(course: Course) -> None:
     assert not course.behind(role, "acked")
 
 
+@pytest.mark.soak
 def test_kafka_python_stays_where_it_is(course: Course) -> None:
     """It never bootstraps again: all others have long moved."""
     role = course.role(KAFKA_PYTHON, CLASSIC)

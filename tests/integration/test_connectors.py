@@ -75,11 +75,12 @@ def test_a_migrated_connector_goes_on_where_it_was(start: Start, kind: str, rest
     assert case.tool.verify(case.name).code == 0
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "step",
     [
         pytest.param(StepName.COPY_COMMIT, id="COPY_COMMIT"),
-        pytest.param(StepName.CONFIGURED, id="CONFIGURED", marks=pytest.mark.soak),
+        pytest.param(StepName.CONFIGURED, id="CONFIGURED"),
     ],
 )
 def test_killed_in_the_middle_it_converges(start: Start, step: StepName) -> None:
@@ -92,7 +93,7 @@ def test_killed_in_the_middle_it_converges(start: Start, step: StepName) -> None
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("tail", ["ahead", pytest.param("behind", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("tail", ["ahead", "behind"])
 def test_a_hard_downgrade_goes_on_where_the_own_topic_says(start: Start, tail: str) -> None:
     """Also when the global values are higher, or lower; and the stale topic does no harm afterwards."""
     case = start()

@@ -44,9 +44,10 @@ def changed(result: Result, case: Case) -> str:
     return str(found["message"])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "step",
-    [pytest.param(StepName.ORDER, marks=pytest.mark.soak), StepName.STOPPED],
+    [StepName.ORDER, StepName.STOPPED],
     ids=lambda step: step.name,
 )
 def test_a_persons_stop_beside_that_of_a_run_is_the_persons(case: Case, step: StepName) -> None:

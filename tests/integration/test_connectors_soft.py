@@ -15,7 +15,7 @@ from tests.support.rawtxn import OpenTransaction
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["shared", "own"])
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "own"])
 def test_workers_without_exactly_once_resume_at_the_committed_value(
     target_cluster: SharedCluster, unique_name: str, tmp_path: Path, own: bool
 ) -> None:

@@ -96,6 +96,7 @@ def spark(tmp_path: Path) -> Containers:
     return containers
 
 
+@pytest.mark.soak
 def test_sparks_master_and_worker_meet_and_the_worker_works_on_its_volume(
     spark: Containers, tmp_path: Path
 ) -> None:

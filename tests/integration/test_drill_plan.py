@@ -69,6 +69,7 @@ def test_who_uses_a_topic_that_is_not_copied_yet_is_seen_too(
     assert "never started" in found["problems"]["groups"]["message"]
 
 
+@pytest.mark.soak
 def test_a_source_that_is_away_is_no_flow_without_losses(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

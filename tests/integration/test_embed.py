@@ -67,6 +67,7 @@ def test_shared_clusters_are_two_different_ones(
     assert len(set(seen)) == 2
 
 
+@pytest.mark.soak
 def test_killed_and_stopped_broker_keeps_ports_and_data(start_cluster: ClusterFactory) -> None:
     """SIGKILL, restart, SIGTERM, restart: same address, acknowledged records still there."""
     cluster = start_cluster("restarted")
@@ -182,6 +183,7 @@ def test_lost_port_is_replaced_and_close_leaves_nothing(
     assert (cluster.nodes[0].data / "meta.properties").exists()
 
 
+@pytest.mark.soak
 def test_killed_parent_takes_its_brokers_with_it(tmp_path: Path) -> None:
     """SIGKILL of the process that started a cluster, from a short-lived thread even, ends the broker."""
     program = (

@@ -47,7 +47,11 @@ def caught_up(replica: Replica) -> bool:
 
 @pytest.mark.parametrize(
     ("start", "kept"),
-    [("earliest", range(10)), ("latest", ()), ("timestamp:2024-01-01T00:00:07Z", (7, 8, 9))],
+    [
+        pytest.param("earliest", range(10), marks=pytest.mark.soak),
+        pytest.param("latest", (), marks=pytest.mark.soak),
+        ("timestamp:2024-01-01T00:00:07Z", (7, 8, 9)),
+    ],
 )
 def test_the_start_is_decided_once(replica: Replica, start: str, kept: range | tuple[int, ...]) -> None:
     """Earliest, latest or a time: for the first topics only; what comes later is copied from its start."""
@@ -132,6 +136,7 @@ def test_a_topic_that_was_taken_in_a_moment_ago_is_one_that_a_run_up_to_caught_u
             check.close()
 
 
+@pytest.mark.soak
 def test_partitions_that_are_added_under_load(replica: Replica) -> None:
     """Growth is followed within a run; nothing is lost, also what was written before we noticed."""
     topic = replica.topic("growing", partitions=2)
@@ -245,6 +250,7 @@ def test_an_empty_target_topic_with_another_partition_count_is_refused(
     assert topic_config(replica.target_client, right)["compression.type"] == "zstd"
 
 
+@pytest.mark.soak
 def test_two_flows_side_by_side_do_not_meet(replica: Replica) -> None:
     """One source, one target, two flows at once, each with its own topics, progress and generations."""
     name = f"{replica.name[:-1]}x"

@@ -88,10 +88,10 @@ def test_a_second_start_fences_the_first_which_stops_with_exit_code_4(case: Flow
 
 # What a paused run had done before; what it does when it wakes must change nothing. One of each stage: it has
 # writes as the leader, owns a lane, commits; in soak it has also announced itself, and sends.
-PAUSES = [Step.ENROL_COMMIT, Step.LANE_INIT, Step.COMMIT]
+PAUSES = [Step.ENROL_COMMIT, Step.COMMIT]
 OTHER_PAUSES = [
     *(Step.LAYOUT_COMMIT, Step.FENCE_LANE, Step.READY_BEGIN),
-    *(Step.LANE_READ, Step.LANE_RESUME, Step.DATA_SENT, Step.PROGRESS_SENT),
+    *(Step.LANE_INIT, Step.LANE_READ, Step.LANE_RESUME, Step.DATA_SENT, Step.PROGRESS_SENT),
 ]
 
 

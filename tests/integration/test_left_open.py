@@ -184,7 +184,9 @@ def test_what_is_left_open_in_the_flows_own_topic_keeps_nobody_from_reading_it(
     scene.expect_clear(capsys)
 
 
-@pytest.mark.parametrize("partition", [names.STATE_LEADER, names.STATE_OTHERS])
+@pytest.mark.parametrize(
+    "partition", [pytest.param(names.STATE_LEADER, marks=pytest.mark.soak), names.STATE_OTHERS]
+)
 def test_what_a_leader_left_open_keeps_nobody_from_starting(
     scene: Scene, capsys: Capture, partition: int
 ) -> None:

@@ -140,6 +140,7 @@ def test_a_partition_of_the_map_that_nobody_leads_holds_up_its_own_groups_only(
     assert offset_of(replica.target_client, group, topic, 1) == 4
 
 
+@pytest.mark.soak
 def test_a_partition_of_the_target_that_nobody_leads_holds_up_its_own_groups_only(replica: Replica) -> None:
     """Whichever is asked about first: it is not known, and not "not covered"."""
     topic, group = copied(replica), f"{replica.name}-reader"

@@ -45,6 +45,7 @@ def test_a_map_that_is_deleted_under_a_running_flow_is_made_anew_and_holds_up_no
     assert max(replica.target_records(topic)) < 30 + _MOST_LOST
 
 
+@pytest.mark.soak
 def test_a_map_that_cannot_be_made_anew_ends_no_run_and_is_told_until_it_can(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

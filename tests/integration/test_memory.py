@@ -112,9 +112,8 @@ def test_tiny_batches_that_expand_far_pass_as_bytes(replica: Replica, tmp_path: 
     assert growth_while(replica, tmp_path, (topic, 1), feed, limit_mib=_LIMIT_MIB) < _LIMIT_MIB
 
 
-@pytest.mark.parametrize(
-    ("codec", "handler"), [pytest.param(Codec.ZSTD, None, marks=pytest.mark.soak), (Codec.LZ4, "same_batch")]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("codec", "handler"), [(Codec.ZSTD, None), (Codec.LZ4, "same_batch")])
 def test_batches_that_have_to_be_taken_apart_are_expanded_in_pieces(
     replica: Replica, tmp_path: Path, codec: Codec, handler: str | None
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_topic_that_is_excluded_takes_its_counters_with_it_and_no_others(repli
     assert told() == {(topics[0], "5")}
 
 
+@pytest.mark.soak
 def test_a_typo_in_its_file_hides_nothing_of_a_flow(replica: Replica) -> None:
     """Groups and drills are read as the file was, too; all is as before when it is in order again."""
     topic = replica.topic("typo", 1)

@@ -96,6 +96,7 @@ def check_topology(found: Answers, alias: str, remote: str | None) -> None:
         assert 0 <= written_ms - at_ms < _TIMEOUT_S * 1000
 
 
+@pytest.mark.soak
 def test_a_topic_of_somebody_elses_is_left_alone_and_the_copy_goes_on(replica: Replica) -> None:
     """Said by status; what has a place of its own is written."""
     alias = mirrored(replica)
@@ -116,6 +117,7 @@ def notes(replica: Replica) -> list[tuple[str, str]]:
     return [note for note in found if note[0].startswith("mirrormaker.")]
 
 
+@pytest.mark.soak
 def test_a_running_flow_follows_its_groups_also_into_a_topic_made_anew(replica: Replica) -> None:
     """Forwards and backwards; what stood in the old topic is written again."""
     alias = mirrored(replica)

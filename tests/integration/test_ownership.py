@@ -188,6 +188,7 @@ def test_seeding_claims_its_topics_like_a_run(
     first.assert_same(topic)
 
 
+@pytest.mark.soak
 def test_a_claim_that_was_left_behind_is_settled_by_a_start_of_its_flow(
     pair: tuple[Replica, Replica], tmp_path: Path, capsys: Capture
 ) -> None:

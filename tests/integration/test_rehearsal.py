@@ -202,6 +202,7 @@ def test_a_frozen_one_that_wakes_touches_nothing(
     assert drill(replica, capsys, "abort")[1]["drill"] is None
 
 
+@pytest.mark.soak
 def test_interrupted_it_takes_everything_away(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -214,6 +215,7 @@ def test_interrupted_it_takes_everything_away(
     assert [each["result"] for each in drill(replica, capsys, "status")[1]["drills"]] == ["interrupted"]
 
 
+@pytest.mark.soak
 def test_a_journal_that_somebody_has_changed_is_told(
     replica: Replica, capsys: pytest.CaptureFixture[str]
 ) -> None:

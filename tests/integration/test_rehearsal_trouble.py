@@ -91,6 +91,7 @@ def test_interrupted_twice_it_takes_everything_away(
     assert newest(replica, capsys)["result"] == "interrupted"
 
 
+@pytest.mark.soak
 def test_with_a_full_disk_it_takes_everything_away(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +218,7 @@ def test_what_could_not_be_compared_is_a_finding(
     assert [(each["code"], group in each["text"]) for each in told["findings"]] == [("NOT_COMPARED", True)]
 
 
+@pytest.mark.soak
 def test_many_positions_are_compared_together(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +269,7 @@ def delete_group(client: Mapping[str, str], group: str) -> None:
     admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
 
 
+@pytest.mark.soak
 def test_a_group_that_is_gone_meanwhile_is_a_finding(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,7 +284,8 @@ def test_a_group_that_is_gone_meanwhile_is_a_finding(
     assert found == [("GROUP_NOT_COVERED", True)]
 
 
-@pytest.mark.parametrize("side", ["source", pytest.param("target", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["source", "target"])
 def test_a_canaries_group_that_somebody_deletes_is_told(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
@@ -299,6 +303,7 @@ def test_a_canaries_group_that_somebody_deletes_is_told(
     assert (error["code"], "no position any more" in error["message"]) == ("CANARY_LOST", True)
 
 
+@pytest.mark.soak
 def test_a_topic_made_anew_behind_the_comparison_blames_no_group(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

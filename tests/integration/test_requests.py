@@ -78,6 +78,7 @@ def test_stop_request_ends_a_busy_run_within_10_s_and_leaves_nothing_open(case: 
     case.converge()
 
 
+@pytest.mark.soak
 def test_stop_request_for_an_older_run_does_not_stop_a_newer_one(case: FlowCase) -> None:
     """A request names the run it is meant for."""
     flow = case.flow()
@@ -143,6 +144,7 @@ def test_a_run_that_is_taken_over_is_not_said_to_have_stopped(case: FlowCase) ->
     case.assert_complete()
 
 
+@pytest.mark.soak
 def test_stop_takes_back_only_ones_own_request(case: FlowCase) -> None:
     """A second person with less patience: the first one's request stands, whoever came first."""
     flow = case.flow()
@@ -160,6 +162,7 @@ def test_stop_takes_back_only_ones_own_request(case: FlowCase) -> None:
     case.converge()
 
 
+@pytest.mark.soak
 def test_a_request_that_is_taken_back_leaves_the_other_person_asking(case: FlowCase) -> None:
     """Who found it asked already asks for themselves when the first one gives up."""
     flow = case.flow()

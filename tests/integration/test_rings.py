@@ -138,6 +138,7 @@ def test_flow_that_would_close_a_ring_is_refused(ring: Ring) -> None:
     assert len(read_records(ring.clients[0], topic)) == 3
 
 
+@pytest.mark.soak
 def test_ring_that_nobody_saw_closing_is_opened_by_the_flow_that_came_last(ring: Ring) -> None:
     """The first flow was not running when the last one came, and told nobody what had changed before it."""
     topic = f"{ring.name}.orders"

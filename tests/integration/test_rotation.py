@@ -42,7 +42,8 @@ def secured(session_home: Path) -> Iterator[KafkaCluster]:
         factory.close()
 
 
-@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.soak), "target"])
+@pytest.mark.soak
+@pytest.mark.parametrize("side", ["source", "target"])
 def test_password_that_is_replaced_first_on_the_brokers_and_then_in_our_file(
     secured: KafkaCluster,
     source_cluster: SharedCluster,

@@ -192,6 +192,7 @@ def test_the_map_is_not_believed_when_somebody_else_has_written(seeding: Seeding
     assert replica.copy().records == 2
 
 
+@pytest.mark.soak
 def test_a_map_that_is_younger_than_the_copy_is_known_to_be_and_nothing_comes_again(
     seeding: Seeding,
 ) -> None:
@@ -216,6 +217,7 @@ def test_a_map_that_is_younger_than_the_copy_is_known_to_be_and_nothing_comes_ag
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_what_hangs_in_one_part_of_the_map_keeps_only_its_own_partitions_from_being_rebuilt(
     seeding: Seeding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +261,7 @@ def test_progress_that_was_put_somewhere_and_lost_before_a_record_was_copied_is_
     assert replica.copy().records == 10 - wanted
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("command", "wanted"), [("reseed", []), ("skip-to", ["10"])])
 def test_the_lag_group_is_not_believed_over_a_later_change_by_hand(
     seeding: Seeding, command: str, wanted: list[str]
@@ -338,6 +341,7 @@ def test_what_an_older_release_has_seeded_is_not_believed_after_a_later_seeding(
     assert seeding.replica.copy().records == 0
 
 
+@pytest.mark.soak
 def test_a_recreated_copy_makes_the_old_map_void(seeding: Seeding) -> None:
     """After seeding into a new topic the map counts from there, and rebuilds what was seeded."""
     topic, replica = seeding.filled(partitions=1), seeding.replica

@@ -154,6 +154,7 @@ def test_an_address_that_comes_to_lead_to_the_other_cluster_changes_neither(
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_a_task_that_begins_behind_an_address_that_leads_elsewhere_stops_no_partition(
     replica: Replica, lines: tuple[Line, Line], capsys: pytest.CaptureFixture[str]
 ) -> None:

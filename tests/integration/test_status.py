@@ -215,6 +215,7 @@ def test_what_is_not_taken_in_counts_as_missing(replica: Replica, capsys: Captur
     assert born
 
 
+@pytest.mark.soak
 def test_target_topics_and_progress_that_are_lost_are_seen_at_once(replica: Replica, capsys: Capture) -> None:
     """Nobody has to start the flow to learn it: the copy's code, its command, and all that is missing."""
     topic = copied(replica, partitions=2)
@@ -279,6 +280,7 @@ def _beat(run: str, at_ms: int) -> dict[str, Any]:
     return {"v": 1, "generation": 1, "run": run, "at_ms": at_ms, "pid": os.getpid()}
 
 
+@pytest.mark.soak
 def test_malformed_values_of_the_state_are_problems_of_their_own(replica: Replica, capsys: Capture) -> None:
     """Each is named, and everything else is shown."""
     topic = copied(replica)
@@ -356,6 +358,7 @@ def test_any_name_is_told_why_it_is_copied_or_not(replica: Replica, capsys: Capt
     assert replica.command(capsys, "status", str(replica.flow.path), "--topic", "a b")[0] == 2
 
 
+@pytest.mark.soak
 def test_partition_that_does_not_move_is_seen(
     replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

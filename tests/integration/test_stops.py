@@ -88,7 +88,8 @@ def test_a_deleted_source_topic_stops_a_running_lane(scene: Scene, capsys: Captu
     scene.expect_clear(capsys)
 
 
-@pytest.mark.parametrize("records", [pytest.param(4, marks=pytest.mark.soak), 30], ids=["fewer", "more"])
+@pytest.mark.soak
+@pytest.mark.parametrize("records", [4, 30], ids=["fewer", "more"])
 def test_a_recreated_source_topic_is_not_taken_for_the_old_one(
     scene: Scene, capsys: Capture, records: int
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_deleted_target_topic_stops_a_running_lane(scene: Scene, capsys: Captu
     scene.replica.assert_same(scene.topic)
 
 
+@pytest.mark.soak
 def test_a_lost_progress_group_is_not_guessed(scene: Scene, capsys: Capture) -> None:
     """Enrolled, but without progress: neither the start nor the end of the log is where it was."""
     admin = AdminClient(scene.replica.target_client)
@@ -187,6 +189,7 @@ def test_a_lost_progress_group_is_not_guessed(scene: Scene, capsys: Capture) -> 
     scene.replica.assert_same()
 
 
+@pytest.mark.soak
 def test_resume_looks_again_within_the_same_run(replica: Replica, capsys: Capture) -> None:
     """What the operator repaired is noticed without a restart, when asked, and not before."""
     topic = replica.topic("trouble")
@@ -249,6 +252,7 @@ def test_a_target_topic_with_records_is_refused(replica: Replica, capsys: Captur
     replica.assert_same(other)
 
 
+@pytest.mark.soak
 def test_another_cluster_behind_the_same_flow_is_refused(
     scene: Scene, start_cluster: ClusterFactory, tmp_path: Path
 ) -> None:

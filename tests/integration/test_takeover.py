@@ -335,7 +335,7 @@ def test_another_source_cluster_is_refused(case: FlowCase) -> None:
 # ---- positions written by an operator
 
 
-@pytest.mark.parametrize("operation", ["skip-to", "reseed"])
+@pytest.mark.parametrize("operation", ["skip-to", pytest.param("reseed", marks=pytest.mark.soak)])
 def test_a_position_written_beside_a_live_run_stands(case: FlowCase, operation: str) -> None:
     """It acts as a start: the live run is fenced in the middle of a transaction and overwrites nothing."""
     flow, lane = case.flow(), busy_lane(case)

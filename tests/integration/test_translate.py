@@ -174,6 +174,7 @@ def test_a_new_generation_fences_a_merge(replica: Replica) -> None:
         check(replica, made, tp)
 
 
+@pytest.mark.soak
 def test_a_merge_after_going_back_leaves_the_newer_copies(
     replica: Replica, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -259,6 +260,7 @@ def test_receipts_add_up_after_a_merge(
     assert removed > 0
 
 
+@pytest.mark.soak
 def test_a_target_topic_that_was_made_anew_is_not_covered(replica: Replica) -> None:
     """What the map says is about another topic of the same name."""
     tp = nasty(replica, rounds=1)
@@ -338,6 +340,7 @@ def check_pairs(replica: Replica, made: Translator, source: TopicPartition) -> N
             assert back.offset <= here
 
 
+@pytest.mark.soak
 def test_a_map_topic_that_was_made_anew_is_read_anew(replica: Replica, tmp_path: Path) -> None:
     """The index of the old one is not believed any more."""
     tp = nasty(replica, rounds=1)

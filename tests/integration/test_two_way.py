@@ -189,6 +189,7 @@ def test_both_directions_with_prefix_naming(pair: Pair) -> None:
     assert read_by_pattern(pair.west, pattern, 60) == {orders: 35, f"east.{orders}": 25}
 
 
+@pytest.mark.soak
 def test_prefixed_copies_end_also_where_flow_files_call_the_clusters_differently(pair: Pair) -> None:
     """Names do not tell then; cluster ids do, at once. With the alias that the message names, names do."""
     there = pair.there(naming="prefix")
@@ -264,6 +265,7 @@ def test_a_flow_that_runs_leaves_out_what_another_copies_back(pair: Pair) -> Non
     assert {p["stop"]["code"] for p in back.status()["partitions"] if p["stop"]} == {"TARGET_NOT_EMPTY"}
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_turned_round_is_not_copied_back_by_the_flow_that_takes_it_out_of_exclude(
     pair: Pair, capsys: Capture
 ) -> None:

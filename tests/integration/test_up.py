@@ -43,9 +43,11 @@ EXPECTED: Final = {
 
 @pytest.fixture(scope="module")
 def machine(session_home: Path) -> Iterator[Machine]:
-    """A machine on which `clusters up` was typed."""
+    """A machine on which `clusters up` was typed, interrupted, and typed again."""
     machine = Machine(session_home / "up")
     try:
+        # Who does not wait for it may type it again.
+        assert "make down" in interrupt_up(machine, lambda: own_processes(machine.home))
         machine.up()
         yield machine
     finally:
@@ -127,8 +129,8 @@ def test_connector_is_seen_to_go_on_while_flights_flow(machine: Machine) -> None
     assert (done.returncode, "airports: done" in done.stdout) == (0, True), done.stdout
 
 
-def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Machine) -> None:
-    """No process, port or variable is left; an interrupted `up` is gone on with; ports and data are kept."""
+def test_down_leaves_nothing_but_the_data(machine: Machine) -> None:
+    """No process, port or variable is left."""
     before = machine.up("--feed")
 
     stopped = machine.ask("clusters down")["stopped"]
@@ -143,6 +145,13 @@ def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Mac
     feed = machine.status().feed
     assert feed is not None
     assert feed.state == "stopped"
+
+
+@pytest.mark.soak
+def test_the_next_up_has_the_same_ports_and_the_data(machine: Machine) -> None:
+    """Also behind one that was interrupted."""
+    before = machine.up("--feed")
+    machine.ask("clusters down")
 
     interrupted = interrupt_up(machine, lambda: own_processes(machine.home))
     again = machine.up()

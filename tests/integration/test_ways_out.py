@@ -84,6 +84,7 @@ def test_a_deleted_target_topic_is_created_again(replica: Replica, capsys: Captu
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_an_excluded_topic_is_no_longer_stopped(scene: Scene, capsys: Capture) -> None:
     """The other way out of SOURCE_MISSING; put back and created again, its reseed works."""
     replica = scene.replica
@@ -229,6 +230,7 @@ def test_a_record_that_expands_beyond_the_lanes_memory(
     replica.assert_same(resumed)
 
 
+@pytest.mark.soak
 def test_a_record_that_the_dead_letter_topic_refuses(
     replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +385,7 @@ def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Sce
     replica.assert_same()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("hidden", ["expired", "behind what others wrote"])
 def test_an_older_position_is_known_by_the_map_where_the_log_does_not_tell(
     scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch, hidden: str
@@ -408,6 +411,7 @@ def kill_before_the_commit(replica: Replica, tmp_path: Path) -> None:
         assert killed.wait(_TIMEOUT_S) == -signal.SIGKILL
 
 
+@pytest.mark.soak
 def test_what_has_expired_behind_a_position_is_no_reason_for_doubt(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -421,6 +425,7 @@ def test_what_has_expired_behind_a_position_is_no_reason_for_doubt(
     replica.assert_same(scene.other)
 
 
+@pytest.mark.soak
 def test_an_older_position_is_known_although_its_lane_is_another_one_now(
     replica: Replica, capsys: Capture
 ) -> None:

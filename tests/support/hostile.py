@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import cramjam
@@ -78,6 +79,7 @@ def compressed(codec: Codec, first: bytes, zeros: int) -> bytes:
     return first + bytes(zeros)
 
 
+@cache
 def _gzip(first: bytes, zeros: int) -> bytes:
     """Behind a full flush equal parts are compressed alike: one does for all of a gigabyte."""
     packer, part = zlib.compressobj(9, wbits=-15), bytes(_PART_BYTES)

@@ -184,6 +184,7 @@ def test_a_yes_does_not_outlive_its_run(two: tuple[Login, Login], done: Path) ->
     assert len(done.read_text().splitlines()) == 1
 
 
+@pytest.mark.soak
 def test_a_run_that_was_rejected_or_cleared_asks_nobody_again(two: tuple[Login, Login], done: Path) -> None:
     """Bob takes his own run back; Ann, who clears it, would be alone with it."""
     ann, bob = two

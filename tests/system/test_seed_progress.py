@@ -59,6 +59,7 @@ def topic(secured_cluster: KafkaCluster, target_cluster: SharedCluster, request:
         delete_topics(target_cluster.client, left)
 
 
+@pytest.mark.soak
 def test_positions_are_written_when_a_person_approves_them(
     airflow: AirflowStandalone,
     person: Person,

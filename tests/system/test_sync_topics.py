@@ -57,6 +57,7 @@ def journal(var: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.soak
 def test_changes_that_may_cost_records_are_made_when_a_person_approves_them(
     airflow: AirflowStandalone,
     person: Person,

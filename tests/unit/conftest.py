@@ -8,8 +8,10 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
-# A busy machine is no failure.
-settings.register_profile("unhurried", deadline=None)
+from tests.support.examples import examples
+
+# A busy machine is no failure. Half as many examples as hypothesis has by itself: soak has 20 times these.
+settings.register_profile("unhurried", deadline=None, max_examples=examples(50))
 settings.load_profile("unhurried")
 
 

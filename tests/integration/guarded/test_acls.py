@@ -450,6 +450,7 @@ def test_a_command_that_was_frozen_allows_nothing_for_good_that_the_source_has_t
     assert reads not in owned(replica)
 
 
+@pytest.mark.soak
 def test_a_run_that_was_frozen_and_taken_over_from_allows_nothing_for_good(
     replica: Replica, superusers: tuple[AclAdmin, AclAdmin], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -251,6 +251,7 @@ def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
     replica.assert_same()
 
 
+@pytest.mark.soak
 def test_who_may_not_write_dead_letters_stops_when_it_has_one_and_the_other_goes_on(
     guarded: Pair, replica: Replica
 ) -> None:

@@ -101,6 +101,7 @@ def over_once_more(replica: Orphaned, capsys: Capture, resting: Mapping[str, Map
             assert following(records, places[0]) == following(records, places[1]), (group, places)
 
 
+@pytest.mark.soak
 def test_where_nothing_tells_what_a_position_stands_for_it_is_refused(
     replica: Orphaned, capsys: Capture
 ) -> None:

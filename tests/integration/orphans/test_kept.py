@@ -96,15 +96,14 @@ def test_a_topic_that_was_led_back_for_a_while_is_no_old_one(replica: Orphaned, 
     assert "has copied to it since" in refused(replica, capsys, topic, "LED_BACK", written=0)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "evidence",
     [
         pytest.param(
             lambda meta: changed(meta, batch=meta.batch._replace(crc=meta.batch.crc ^ 1)), id="batch"
         ),
-        pytest.param(
-            lambda meta: changed(meta, leader_epoch=meta.leader_epoch + 1), id="epoch", marks=pytest.mark.soak
-        ),
+        pytest.param(lambda meta: changed(meta, leader_epoch=meta.leader_epoch + 1), id="epoch"),
     ],
 )
 def test_another_life_of_the_source_is_not_exported_as_if_it_were_the_tail(
@@ -124,6 +123,7 @@ def test_another_life_of_the_source_is_not_exported_as_if_it_were_the_tail(
     assert "the source has lost records" in refused(replica, capsys, topic, "LOG_CHANGED", written=0)
 
 
+@pytest.mark.soak
 def test_what_was_written_to_a_topic_that_was_made_anew_is_named(replica: Orphaned, capsys: Capture) -> None:
     topic = replica.orphaned_topic(capsys)
     delete_topics(replica.source_client, [topic])
@@ -205,6 +205,7 @@ def test_a_position_that_has_come_since_keeps_its_topic(replica: Orphaned, capsy
     assert len(replica.behind(topic, 0)) == 15
 
 
+@pytest.mark.soak
 def test_a_copy_that_was_made_anew_is_none(replica: Orphaned, capsys: Capture) -> None:
     """Brokers forget the progress with it; the export goes by what the switchover has kept."""
     topic = replica.orphaned_topic(capsys)
@@ -236,6 +237,7 @@ def test_an_export_that_would_not_last_is_none(
     assert replica.target_records(made) == {}
 
 
+@pytest.mark.soak
 def test_a_handler_that_was_there_once_is_remembered(replica: Orphaned, capsys: Capture) -> None:
     """Its records are other ones, whatever the flow file says by now."""
     replica.configure(**handler_keys("Doubled"))
@@ -249,6 +251,7 @@ def test_a_handler_that_was_there_once_is_remembered(replica: Orphaned, capsys: 
     assert "has, or had, a handler" in refused(replica, capsys, topic, "NOT_COPIED", written=5)
 
 
+@pytest.mark.soak
 def test_what_an_older_release_has_not_kept_is_said(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +294,7 @@ def test_a_flow_whose_state_cannot_be_read_may_write_anything(
     assert replica.orphans(capsys, "apply", "--rebuild")[1]["rebuilt"] == [topic]
 
 
+@pytest.mark.soak
 def test_a_partition_that_cannot_be_read_keeps_its_topic_alone(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +372,7 @@ def test_an_export_that_is_gone_by_the_deletion_is_no_export(
     assert (code, done["written"], done["rebuilt"], len(replica.exported())) == (DONE, 5, [topic], 5)
 
 
+@pytest.mark.soak
 def test_who_makes_the_topic_anew_at_once_is_told(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -223,6 +223,7 @@ def test_who_writes_on_keeps_the_topic(replica: Orphaned, capsys: Capture) -> No
     assert replica.exported() == expected
 
 
+@pytest.mark.soak
 def test_what_was_never_copied_is_not_deleted(replica: Orphaned, capsys: Capture) -> None:
     """The copy began at the end of a topic that had records: they are nowhere else."""
     replica.configure(topics={"start": "latest"})
@@ -277,6 +278,7 @@ def test_what_has_expired_is_told_and_what_was_exported_stays(replica: Orphaned,
     assert replica.seed_back(capsys, replica.back())[0] == DONE
 
 
+@pytest.mark.soak
 def test_what_was_aborted_is_no_orphan(replica: Orphaned, capsys: Capture) -> None:
     """The flow the other way begins as if nothing stood there."""
     topic = replica.topic()
@@ -298,6 +300,7 @@ def test_what_was_aborted_is_no_orphan(replica: Orphaned, capsys: Capture) -> No
     assert [(note["object"], note["code"]) for note in plan["notes"]] == [(topic, "LED_BACK")]
 
 
+@pytest.mark.soak
 def test_a_stranger_in_the_topic_is_told(replica: Orphaned, capsys: Capture) -> None:
     """Whoever writes there makes it worth nothing as evidence."""
     topic = replica.orphaned_topic(capsys)

@@ -97,6 +97,7 @@ def test_where_not_as_far_back_was_looked_as_needed_it_is_said(
     assert (len(plan["torn"]), plan["not_looked_back_far_enough"]) == (1, [])
 
 
+@pytest.mark.soak
 def test_a_planned_switchover_tears_none(
     replica: Orphaned, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

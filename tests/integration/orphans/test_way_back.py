@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -33,6 +34,7 @@ def refused(told: dict[str, Any]) -> list[tuple[str, str]]:
     return [(each["object"], each["code"]) for each in told["refused"]]
 
 
+@pytest.mark.soak
 def test_what_somebody_has_made_anew_and_left_empty_is_copied_whole(
     replica: Orphaned, capsys: Capture
 ) -> None:
@@ -48,6 +50,7 @@ def test_what_somebody_has_made_anew_and_left_empty_is_copied_whole(
     assert len(read_records(replica.source_client, topic)) == 10
 
 
+@pytest.mark.soak
 def test_what_somebody_has_made_anew_and_written_to_is_not_gone_on_with(
     replica: Orphaned, capsys: Capture
 ) -> None:
@@ -61,6 +64,7 @@ def test_what_somebody_has_made_anew_and_written_to_is_not_gone_on_with(
     assert "another topic" in told["refused"][0]["message"]
 
 
+@pytest.mark.soak
 def test_progress_that_the_brokers_have_forgotten_is_known_from_the_promotion(
     replica: Orphaned, capsys: Capture
 ) -> None:

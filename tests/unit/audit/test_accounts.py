@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceover.audit.model import FindingKind
+from tests.support.examples import examples
 from tests.support.mutations import Content, Expected, Pair
 from tests.unit.audit.judging import judge, told
 
@@ -31,7 +32,7 @@ _EXTRA = {
 }
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(60))
 @given(_partitions, _partitions, _hidden)
 def test_findings_add_up_to_what_differs(
     source: list[list[Content]], target: list[list[Content]], aborted: list[list[tuple[int, Content]]]
@@ -65,7 +66,7 @@ def _extra(findings: list[Expected], number: int) -> list[Content]:
     ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(_partitions, _partitions)
 def test_an_altered_record_differs_in_the_fields_that_are_named(
     source: list[list[Content]], target: list[list[Content]]

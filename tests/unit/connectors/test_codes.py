@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ _RAISED: Final = {"code"}
 _REFUSAL_CODE: Final = 1
 
 
+@cache
 def trees() -> list[ast.Module]:
     """Return the code that is meant."""
     paths = [path for pattern in SOURCES for path in sorted((PROJECT / CODE).glob(pattern))]

@@ -39,7 +39,7 @@ ALLOWED = st.builds(Allowed, st.booleans(), st.booleans(), st.booleans(), st.boo
 
 
 # The cases multiply.
-MANY = settings(max_examples=examples(100))
+MANY = settings(max_examples=examples(50))
 
 
 @st.composite

@@ -328,7 +328,7 @@ def test_what_is_remembered_of_a_group_and_cannot_be_read_is_said_with_its_key(l
 
 
 @settings(
-    max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(damaged(ODD))
 def test_one_odd_value_in_what_is_remembered_is_read_or_said(log: Log, values: dict[str, Any]) -> None:

@@ -59,6 +59,7 @@ from onceover.kafka.produce.requests import ProduceLink
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.hotpath import decode_fetch
+from tests.support.examples import examples
 from tests.support.memory import Peak
 from tests.unit.copy.batches import stored
 from tests.unit.kafka.wiretap import Script, body, connect, framed
@@ -72,7 +73,7 @@ SASL = {
     "sasl.username": "u",
     "sasl.password": "p",
 }
-FUZZ = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class OneConnection(LiveCluster):

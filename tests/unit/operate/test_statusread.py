@@ -181,7 +181,7 @@ def test_state_that_is_in_order_has_no_problem() -> None:
     assert [need["code"] for need in entry["needs"]] == ["AUDIT_FAILED", "CODE", "C"]
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(damaged(_STATE))
 def test_one_odd_value_anywhere_in_the_state_is_a_problem_at_most(state: dict[str, Any]) -> None:
     """Whatever stands where: ``status`` has an entry, and what is in order is in it."""

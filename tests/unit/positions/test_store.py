@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onceover.positions.reader import Chunk, Point
 from onceover.positions.store import MapStore, PairRow, StoreDamaged
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation, translate, translate_back
+from tests.support.examples import examples
 from tests.unit.positions.maplog import SOURCE, TARGET, MapLog
 
 PAIR = PairRow(1, SOURCE, TARGET)
@@ -52,7 +53,7 @@ def assert_answers(log: MapLog, store: MapStore) -> None:
     assert [log.backwards(o) for o in targets] == [lookup(store, o, back=True) for o in targets]
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(40))
 @given(st.lists(STEPS, max_size=30))
 def test_a_store_kept_up_to_date_answers_as_the_model(steps: list[Step]) -> None:
     """Also over restarts that missed merges whose tombstones are gone by now."""
@@ -64,7 +65,7 @@ def test_a_store_kept_up_to_date_answers_as_the_model(steps: list[Step]) -> None
     store.close()
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(40))
 @given(st.lists(STEPS, max_size=30))
 def test_a_store_built_at_once_and_a_plain_reader_answer_as_the_model(steps: list[Step]) -> None:
     log, unused, store = MapLog(), MapStore(None), MapStore(None)
@@ -81,7 +82,7 @@ def test_a_store_built_at_once_and_a_plain_reader_answer_as_the_model(steps: lis
     store.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(st.lists(COPY, min_size=2, max_size=12), st.data())
 def test_a_reader_in_the_middle_of_a_merge_sees_either_form(steps: list[Step], data: st.DataObject) -> None:
     log, store = MapLog(), MapStore(None)
@@ -96,7 +97,7 @@ def test_a_reader_in_the_middle_of_a_merge_sees_either_form(steps: list[Step], d
     store.close()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(st.lists(KEPT, min_size=2, max_size=8), st.data())
 def test_a_merge_beside_lanes_that_copy_again_takes_none_of_their_records(
     transactions: list[list[bool]], data: st.DataObject

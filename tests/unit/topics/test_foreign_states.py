@@ -99,7 +99,7 @@ def test_a_state_that_is_in_order_is_read() -> None:
 
 
 @settings(
-    max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=examples(75), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(damaged(STATE))
 def test_one_odd_value_in_another_flows_state_ends_nothing_here(state: dict[str, Any]) -> None:

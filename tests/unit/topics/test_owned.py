@@ -41,7 +41,7 @@ def test_what_is_in_order_is_read() -> None:
     assert unread_owned(TOPIC, OWNED) == []
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(damaged(OWNED))
 def test_one_odd_value_makes_nothing_the_flows_that_is_not(values: dict[str, Any]) -> None:
     """Of all that can stand there a part is the flow's, and what cannot be read is said with its key."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Covered, Translated, arrange, bridge, join, mergeable, translate
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
+from tests.support.examples import examples
 
 SOURCE = TopicPartition("orders", 0)
 OWN, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -87,7 +88,7 @@ class Lane:
         return best
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(40))
 @given(st.lists(TRANSACTIONS, min_size=1, max_size=3), st.booleans())
 def test_every_offset_of_a_further_pair_is_exact(generations: list[object], merged: bool) -> None:
     """Stretches that brought it nothing are known to have brought nothing."""

@@ -22,9 +22,10 @@ from onceover.wire.offsetlookup import (
     translate_back,
 )
 from onceover.wire.offsetmap import MapRecord, Segment, SegmentBuilder, decode_map_value, encode_map_value
+from tests.support.examples import examples
 
 # Each example tries every offset of its history, both ways.
-SOME = settings(max_examples=40)
+SOME = settings(max_examples=examples(20))
 PAIR = TopicPartition("orders", 0), TopicPartition("orders", 0)
 
 

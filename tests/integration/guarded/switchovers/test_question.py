@@ -69,6 +69,7 @@ def as_if_away(real: Callable[..., Mapping[str, Any]]) -> Callable[..., dict[str
     return read
 
 
+@pytest.mark.soak
 def test_a_source_that_answers_by_now_is_another_question(
     replica: Orphaned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +185,7 @@ def test_a_copy_that_was_made_anew_is_not_the_one_that_was_shown(replica: Orphan
     assert not promoted(replica)
 
 
+@pytest.mark.soak
 def test_a_task_that_is_tried_again_behind_an_abort_does_nothing(
     replica: Orphaned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +226,7 @@ def test_a_group_that_is_moved_over_what_it_may_not_have_read_is_told(
     assert "5 offsets" in text
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_deleted_keeps_no_other_topics_groups_back(replica: Orphaned) -> None:
     """A group that was never put in place before goes on where it is, as the source tells that."""
     topic, group = copied(replica), f"{replica.name}-billing"

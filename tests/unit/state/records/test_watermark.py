@@ -45,7 +45,7 @@ def test_another_topic_of_the_same_name_begins_anew() -> None:
     assert not MARK.of(UUID(int=9), MARK.target_id)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(damaged({names.verified_key("b", 3): MARK.to_json(), names.verified_key("b", 4): MARK.to_json()}))
 def test_one_that_cannot_be_read_proves_nothing_and_can_be_written_over(state: dict[str, Any]) -> None:
     """An audit does not fail over what somebody else has written."""

@@ -24,6 +24,7 @@ from onceover.wire.batches.columns_encode import encode_columns
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload, encode
 from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.varint import encode_varint
+from tests.support.examples import examples
 from tests.support.hostile import seal
 from tests.support.memory import Peak
 from tests.unit.wire.batches.test_records import CODECS, FIELDS, compacted_batch, holed_records, unpacked
@@ -71,7 +72,7 @@ def test_columns_hold_what_the_record_codec_reads(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=30)
+@settings(max_examples=examples(20))
 @given(fields=FIELDS)
 def test_encoding_writes_the_very_bytes_of_the_record_codec(codec: int, fields: list[Any]) -> None:
     """Two ways to write a batch that give one result."""

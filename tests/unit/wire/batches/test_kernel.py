@@ -157,7 +157,7 @@ def merged_in_python(run: Run, from_offset: int) -> EncodedBatch | None:
         return None
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(data=batches(), ahead=st.integers(-3, 400))
 def test_a_run_is_merged_as_python_merges_it(data: list[bytes], ahead: int) -> None:
     """From any offset on; None only where no record is left, or nothing is to be merged.
@@ -201,7 +201,7 @@ def contents(encoded: EncodedBatch) -> tuple[bytes, BatchHeader]:
     return bytes(unpack(header, encoded.batch, 1 << 30).payload), header._replace(length=0, crc=0)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(
     data=batches(codecs=(0, 1, 2, 3, 4), most=1), bounds=st.tuples(st.integers(-2, 302), st.integers(0, 305))
 )
@@ -267,7 +267,7 @@ def assert_alike(payload: bytes, is_one: bool) -> None:
     assert same(made and sealed(made), expected)
 
 
-MUTATED: Final = examples(1_500)
+MUTATED: Final = examples(750)
 
 
 def mutations(seed: int, data: bytes) -> Iterator[bytearray]:
@@ -425,7 +425,7 @@ def flat(found: Iterator[Visible | Run]) -> tuple[list[tuple[int, bytes | None]]
     return batches, ""
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(
     data=batches(codecs=(0, 3, 4), most=40),
     position=st.integers(0, 900),

@@ -41,6 +41,7 @@ from onceover.wire.batches.records import (
 )
 from onceover.wire.batches.unpack import Unpacked, unpack
 from onceover.wire.batches.varint import encode_varint
+from tests.support.examples import examples
 from tests.support.java_batches import JAVA_BATCHES, JAVA_RECORDS
 
 
@@ -55,7 +56,7 @@ def codec_path(request: pytest.FixtureRequest) -> Iterator[None]:
 
 CODECS = [0, 1, 2, 3, 4]
 # For tests that run once for each codec: 30 examples of each are 150.
-PER_CODEC = settings(max_examples=30)
+PER_CODEC = settings(max_examples=examples(20))
 CONTENT = st.one_of(st.none(), st.binary(max_size=40))
 # Few names, so that duplicates occur; one is no UTF-8.
 HEADERS = st.lists(st.tuples(st.sampled_from([b"", b"h", b"\xff\xfe"]), CONTENT), max_size=4).map(tuple)

@@ -39,7 +39,7 @@ BLOCK_BYTES: Final = 1 << 16
 TRANSACTIONAL: Final = 0x10
 # Of the block format: where its last match may begin, and how many bytes at its end are no match.
 LAST_MATCH, LAST_LITERALS = 12, 5
-ALTERED: Final = examples(600)
+ALTERED: Final = examples(300)
 # What stands before a record's content, and what is much like it: matches reach into it.
 LIKE_A_HEAD: Final = [b"\0\0\0", b"\0\0\0\0", b"\0\0\0\x01", b"\0\0\x10\0", b"\x02\0\0\0\x01"]
 CONTENT: Final = st.lists(
@@ -157,7 +157,7 @@ def assert_same_records(made: Made, expected: Made) -> None:
     assert made.codec == LZ4
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(data=singles(), ahead=st.integers(-3, 30))
 def test_what_is_spliced_holds_what_is_merged(data: list[bytes], ahead: int) -> None:
     """From any offset on, wherever what is repeated lies; None only where no record is left.

@@ -14,6 +14,7 @@ from onceover.wire.batches.compression import decompress, decompress_chunks
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload
 from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.zstdframe import window_bytes
+from tests.support.examples import examples
 from tests.support.hostile import bomb, compressed, expanding, seal, zstd_frame
 from tests.support.memory import Peak
 from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
@@ -21,7 +22,7 @@ from tests.unit.wire.batches.test_records import CODECS, compacted_batch, holed_
 
 MIB = 1 << 20
 # Loading Arrow takes its time, once.
-FEWER = settings(max_examples=40)
+FEWER = settings(max_examples=examples(20))
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 # One record that fits, of some hundred; their bytes are the same size.
 ROOM = Ceiling(64 * MIB, 64 * MIB)
