@@ -144,6 +144,8 @@ class Leader:
             settle(self._active(), self._flow.name)
         except MustReset as error:
             raise Retriable(str(error)) from error
+        # As in ``_confirm``: who looks before it has read its own layout believes itself fenced.
+        self._target.retry(self.state.catch_up)
         return wanted
 
     def _announced(self, *, seized: bool) -> Layout:
