@@ -16,7 +16,7 @@ from onceover.errors import Retriable
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
 from onceover.kafka import calls
 from onceover.kafka.logs.fetcher import Fetcher
-from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.logs.reading import batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
@@ -155,7 +155,7 @@ def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPa
 def _take(alias: str, fetcher: Fetcher, tp: TopicPartition, answer: FetchedPartition, one: _Wanted) -> None:
     position = fetcher.positions[tp]
     wanted = position.offset
-    for outcome in _outcomes(tp, one, list(visible(alias, tp, answer, position)), wanted):
+    for outcome in _outcomes(tp, one, list(batches_in(alias, tp, answer, position)), wanted):
         if one.left and outcome.record.offset < one.end:
             one.outcomes.append(outcome)
             one.left -= 1

@@ -7,7 +7,7 @@ from typing import Final
 
 from onceover.kafka import calls
 from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.logs.reading import batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -108,4 +108,4 @@ def _seen(
 ) -> Iterator[Visible]:
     """Yield what is in an answer; of one that refuses nothing: whoever peeks does without."""
     if not answer.error_code:
-        yield from visible(cluster.alias, tp, answer, position)
+        yield from batches_in(cluster.alias, tp, answer, position)

@@ -16,7 +16,7 @@ from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.each import Each
 from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.reading import OffsetGone, TopicGone, batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -214,7 +214,7 @@ class MapTopic:
         unread: list[Unread] = []
         wanted = position.offset
         try:
-            for each in visible(self.target.alias, tp, answer, position, keeps_epochs=True):
+            for each in batches_in(self.target.alias, tp, answer, position, keeps_epochs=True):
                 for record in () if each.batch is None else decode(each.header, each.batch):
                     if record.offset >= wanted and record.key is not None:
                         try:

@@ -16,7 +16,7 @@ from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import TopicGone, place, visible
+from onceover.kafka.logs.reading import TopicGone, batches_in, place
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import BatchHeader
@@ -135,7 +135,7 @@ class PartitionReader:
 
     def _visible(self, answer: FetchedPartition, position: Position) -> Iterator[Visible]:
         try:
-            yield from visible(self._cluster.alias, self._tp, answer, position)
+            yield from batches_in(self._cluster.alias, self._tp, answer, position)
         except TopicGone as error:
             raise self._missing() from error
 

@@ -17,7 +17,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.reading import OffsetGone, TopicGone, batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
@@ -209,7 +209,7 @@ class StateLog:
         return True
 
     def _read(self, answer: FetchedPartition, position: Position) -> None:
-        for each in visible(self._cluster.alias, self._tp, answer, position):
+        for each in batches_in(self._cluster.alias, self._tp, answer, position):
             if each.batch is not None:
                 for record in decode(each.header, each.batch):
                     if record.offset >= self._offset:

@@ -9,7 +9,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
 from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import OffsetGone, place, visible
+from onceover.kafka.logs.reading import OffsetGone, batches_in, place
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord, decode
@@ -80,7 +80,7 @@ def visible_between(
             fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
             before = position.offset
             for _, answer in fetcher.poll(_ANSWER_S):
-                for each in visible(cluster.alias, tp, answer, position):
+                for each in batches_in(cluster.alias, tp, answer, position):
                     if each.header.base_offset < end:
                         yield each
             if stall_s is not None and position.offset > before:
@@ -193,7 +193,7 @@ def _meet(
     """Return the next record of those offsets for which an answer holds it; take them from ``waiting``."""
     found: dict[int, DecodedRecord | None] = {}
     try:
-        for each in visible(alias, tp, answer, position):
+        for each in batches_in(alias, tp, answer, position):
             for record in decode(each.header, each.batch) if each.batch is not None else ():
                 while waiting and waiting[-1] <= record.offset < end:
                     found[waiting.pop()] = record

@@ -43,7 +43,7 @@ def place(
     return Position(info.topic_id, offset, leader.leader, leader.leader_epoch, last_fetched_epoch)
 
 
-def visible(
+def batches_in(
     alias: str,
     tp: TopicPartition,
     answer: FetchedPartition,

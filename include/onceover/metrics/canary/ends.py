@@ -18,7 +18,7 @@ from onceover.errors import NeedsOperator, NotNow
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.logs.fetcher import Fetcher
-from onceover.kafka.logs.reading import OffsetGone, place, visible
+from onceover.kafka.logs.reading import OffsetGone, batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.rounds import own_batches
@@ -159,7 +159,7 @@ class CopyReader:
         read: dict[TopicPartition, tuple[UUID, int]] = {}
         for tp, answer in fetcher.poll(_ANSWER_S):
             position = fetcher.positions[tp]
-            for each in visible(self.target.alias, tp, answer, position):
+            for each in batches_in(self.target.alias, tp, answer, position):
                 found += _values(each)
             read[tp] = (position.topic_id, position.offset)
         # Where one partition's leader has moved, what others have answered is read again, by another reader.
@@ -210,7 +210,7 @@ def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
             fetcher.request(max_wait_ms=POLL_MS, min_bytes=1)
             for tp, answer in fetcher.poll(_ANSWER_S):
                 with suppress(OffsetGone):  # all that was there has expired: the next record has a new number
-                    for each in visible(source.alias, tp, answer, fetcher.positions[tp]):
+                    for each in batches_in(source.alias, tp, answer, fetcher.positions[tp]):
                         found += _values(each)
                     if fetcher.positions[tp].offset < ends[tp]:
                         continue
