@@ -14,7 +14,7 @@ from onceover.state import names
 from tests.support.fakecluster import FakeCluster
 from tests.support.fakelogs import FakeLog
 from tests.support.mutations import Content
-from tests.unit.kafka.logs.test_between import CrowdedOut
+from tests.unit.kafka.logs.test_between import CrowdedOut, OneByOne
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -45,6 +45,7 @@ def test_the_first_record_of_each_tells(cluster: FakeCluster) -> None:
     written(first, 2, producer=7)
     first.decide(7, commit=False)
     written(first, 3, 4)
+    cluster.all_topics["orders"].logs[0] = first = OneByOne(**vars(first))
     written(other, 5, producer=7)
     assert oldest(cluster, {A: Interval(1, 5)}) == {A: 3}
     assert oldest(cluster, {A: Interval(1, 3)}) == {}

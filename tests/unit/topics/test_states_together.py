@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from onceover.errors import Retriable
+from onceover.kafka.logs import between
 from onceover.kafka.logs.fetcher import Position
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
@@ -43,7 +44,7 @@ class Together:
         self.positions[tp] = position
 
     def remove(self, tp: TopicPartition) -> None:
-        del self.positions[tp]
+        self.positions.pop(tp, None)
 
     def request(self, **_: object) -> None:
         Together.asked.append({tp.topic: place.offset for tp, place in self.positions.items()})
@@ -60,7 +61,7 @@ class Together:
 
 @pytest.fixture(autouse=True)
 def fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statelog, "Fetcher", Together)
+    monkeypatch.setattr(between, "Fetcher", Together)
     monkeypatch.setattr(Together, "asked", [], raising=False)
     monkeypatch.setattr(Together, "closed", 0, raising=False)
 

@@ -128,9 +128,6 @@ class IntervalReader:
         with closing(self._fetcher):
             yield from self._placed()
             while self._fetcher.positions:
-                if self._limit.passed:
-                    yield from self._late()
-                    return
                 self._fetcher.request(max_wait_ms=_HELD_MS, min_bytes=1)
                 answers = self._fetcher.poll(_ANSWER_S)
                 # A broker that has filled its answer with one partition gives nothing of the next.
@@ -142,6 +139,8 @@ class IntervalReader:
                 # Only now: what the caller does with it takes nothing from the time.
                 if any(self._positions[tp].offset > offset for tp, offset in before.items()):
                     self._limit.got_on()
+                if self._limit.passed:
+                    yield from self._late()
 
     def leave(self, tp: TopicPartition) -> None:
         """Read no more of a partition."""
