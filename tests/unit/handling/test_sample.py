@@ -18,6 +18,7 @@ from tests.support.fakecluster import FakeCluster
 from tests.support.mutations import Content
 from tests.unit.handlers import samples
 from tests.unit.handlers.test_forms import group_of
+from tests.unit.kafka.logs.test_between import OneByOne
 from tests.unit.wire.batches.test_records import compacted_batch
 
 SOURCE = TopicPartition("t", 1)
@@ -78,7 +79,8 @@ def sampled(cluster: FakeCluster, count: int) -> list[tuple[int, int]]:
 def test_a_sample_holds_the_newest_records_that_are_committed() -> None:
     """Spread over the partitions that hold some; no more than were asked for."""
     cluster = FakeCluster("east")
-    first, other, _ = cluster.make_topic("t", 3).logs
+    cluster.make_topic("t", 3)
+    cluster.all_topics["t"].logs[:2] = first, other = [OneByOne(), OneByOne()]
     for log in (first, other):
         for number in range(40):
             log.append([Content(b"k", str(number).encode(), (), 1)])
@@ -87,6 +89,7 @@ def test_a_sample_holds_the_newest_records_that_are_committed() -> None:
     other.append([Content(b"k", b"x", (), 1)], 8)
     assert sampled(cluster, 4) == [(0, 28), (0, 29), (1, 26), (1, 27)]
     assert sampled(cluster, 1) == [(0, 30)]
+    assert cluster.log.count("Fetch/0") == 2 + 1
     assert [len([at for at in sampled(cluster, 30) if at[0] == p]) for p in range(3)] == [15, 15, 0]
 
 

@@ -103,6 +103,12 @@ def test_what_is_in_the_way_of_one_is_left_to_its_own_reading() -> None:
     assert Together.asked == [{"a": 0, "moved": 0, "large": 0}]
 
 
+def test_a_log_without_a_batch_before_its_end_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction has left none: nothing that is there was not read."""
+    script = [{"a": answer([state(0, x=1)], lso=3)}, {"a": answer(lso=3)}]
+    assert {topic: each.values for topic, each in read(script, {"a": 3}).items()} == {"a": {"x": 1}}
+
+
 def test_a_broker_that_goes_away_takes_nothing_from_what_was_read() -> None:
     """The rest is read one by one, which tells what is the matter."""
     assert list(read([{"a": answer([state(0, x=1)])}, Retriable("away")], {"a": 1, "b": 1})) == ["a"]
