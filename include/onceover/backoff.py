@@ -27,6 +27,21 @@ class Deadline:
         """True when nothing is left."""
         return self.left_s == 0.0
 
+    def got_on(self) -> None:
+        """Note that the work gets on: a point in time does not move for that."""
+
+
+class StallLimit(Deadline):
+    """A deadline for work of any length: whoever gets on has all of the time again."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self._seconds = seconds
+
+    def got_on(self) -> None:
+        """Begin with all of the time again."""
+        self._at_s = time.monotonic() + self._seconds
+
 
 class Patience:
     """How long a cluster may leave its caller without an answer, over all requests together.

@@ -20,11 +20,11 @@ from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import fetch_committed
+from onceover.kafka.logs.between import read_topic
 from onceover.kafka.ports import Cluster, Features, Outgoing
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
-from onceover.resume.peek import read_topic
 from onceover.txn.classify import Api
 from onceover.wire.batches.batch import parse_header
 from tests.support.clusters import SharedCluster

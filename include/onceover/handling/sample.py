@@ -6,30 +6,24 @@ shown is what the target would get.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from onceover.errors import Retriable
+from onceover.backoff import StallLimit
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
 from onceover.kafka import calls
-from onceover.kafka.logs.fetcher import Fetcher
-from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload
 from onceover.wire.batches.unpack import READERS, Ceiling
-from onceover.wire.batches.visibility import Visible
-from onceover.wire.hotpath import FetchedPartition
 
 # A source that does not answer for so long is looked at another time.
 _TIMEOUT_S: Final = 15.0
 _FETCH_BYTES: Final = 8 << 20
 _PARTITION_BYTES: Final = 256 << 10
-_WAIT_MS: Final = 200
 
 KEPT: Final = "kept"
 CHANGED: Final = "changed"
@@ -108,7 +102,7 @@ def sample(
         handling: makes the way through the handler of a partition whose topic has so many partitions.
 
     Raises:
-        Retriable: the source does not answer in time.
+        Retriable: the source does not answer in time, or has no leader for a partition.
     """
     found = {t.name: t for t in topics}
     partitions = [TopicPartition(t.name, p) for t in topics for p in sorted(t.partitions)]
@@ -129,46 +123,28 @@ def sample(
 
 
 def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPartition, _Wanted]) -> None:
-    fetcher = Fetcher(
+    reader = IntervalReader(
         source,
-        isolation=calls.READ_COMMITTED,
+        topics,
+        {tp: Interval(one.start, one.end) for tp, one in wanted.items()},
+        StallLimit(_TIMEOUT_S),
         max_bytes=_FETCH_BYTES,
-        partition_max_bytes=_PARTITION_BYTES,
+        share_bytes=_PARTITION_BYTES,
     )
-    with closing(fetcher):
-        for tp, one in wanted.items():
-            position = place(topics[tp.topic], tp.partition, one.start)
-            if position is None:
-                raise Retriable(f"{tp} has no leader at the moment", where=str(tp), resolve="run it again")
-            fetcher.assign(tp, position)
-        until_s = time.monotonic() + _TIMEOUT_S
-        while fetcher.positions:
-            if time.monotonic() > until_s:
-                raise Retriable(
-                    f"{source.alias} did not answer within {_TIMEOUT_S:g} s", resolve="run it again"
-                )
-            fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
-            for tp, answer in fetcher.poll(_WAIT_MS / 1000):
-                _take(source.alias, fetcher, tp, answer, wanted[tp])
+    for part in reader.parts():
+        one = wanted[part.tp]
+        for outcome in _outcomes(part, one):
+            if one.left and outcome.record.offset < one.end:
+                one.outcomes.append(outcome)
+                one.left -= 1
+        if not one.left:
+            reader.leave(part.tp)
 
 
-def _take(alias: str, fetcher: Fetcher, tp: TopicPartition, answer: FetchedPartition, one: _Wanted) -> None:
-    position = fetcher.positions[tp]
-    wanted = position.offset
-    for outcome in _outcomes(tp, one, list(visible(alias, tp, answer, position)), wanted):
-        if one.left and outcome.record.offset < one.end:
-            one.outcomes.append(outcome)
-            one.left -= 1
-    if not one.left or position.offset >= one.end:
-        fetcher.remove(tp)
-
-
-def _outcomes(
-    source: TopicPartition, one: _Wanted, visible: Sequence[Visible], start: int
-) -> Iterator[SampleOutcome]:
-    for group in groups(visible, Ceiling(one.handling.group_bytes, READERS.record_bytes)):
+def _outcomes(part: IntervalPart, one: _Wanted) -> Iterator[SampleOutcome]:
+    for group in groups(part.batches, Ceiling(one.handling.group_bytes, READERS.record_bytes)):
         if group.batches:
-            yield from handled(source, one.handling, group, start)
+            yield from handled(part.tp, one.handling, group, one.start)
 
 
 def handled(source: TopicPartition, handling: Handling, group: Group, start: int) -> Iterator[SampleOutcome]:

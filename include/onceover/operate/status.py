@@ -15,10 +15,11 @@ from typing import Any, Final, TypeVar
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
 from onceover.kafka import calls
+from onceover.kafka.logs.between import Interval
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.deadletters import DeadLetterCount, count_dead_letters
-from onceover.operate.peeks import last_commit_ms, oldest_timestamps
+from onceover.operate.recordtimes import last_commit_ms, oldest_timestamps
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import (
     FlowFacts,
@@ -261,7 +262,7 @@ class _Reading:
         """Return when the first records were written that wait for a transaction; nothing that counts depends
         on it, and nobody waits for it.
         """
-        waiting = {tp: here.lsos[tp] for tp in held_up if tp in here.lsos}
+        waiting = {tp: Interval(here.lsos[tp], here.high_watermarks[tp]) for tp in held_up if tp in here.lsos}
         try:
             return oldest_timestamps(self.source, here.topics, waiting, calls.READ_UNCOMMITTED)
         except OnceoverError:
@@ -306,7 +307,7 @@ class _Reading:
             elif tp in facts.judged and tp in here.starts:
                 wanted[tp] = max(here.starts[tp], enrolment.start[tp.partition])
         behind = {
-            tp: max(offset, here.starts.get(tp, 0))
+            tp: Interval(max(offset, here.starts.get(tp, 0)), here.lsos[tp])
             for tp, offset in wanted.items()
             if offset < here.lsos.get(tp, 0) and here.reader is not None and here.reader.leader(tp) >= 0
         }

@@ -6,29 +6,27 @@ what the topic says, whether old records were merged meanwhile or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from onceover.backoff import Deadline
-from onceover.errors import NeedsOperator, Retriable
+from onceover.backoff import StallLimit
+from onceover.errors import NeedsOperator
 from onceover.kafka import calls
 from onceover.kafka.each import Each
-from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.between import Interval, IntervalReader
+from onceover.kafka.logs.reading import OffsetGone, TopicGone
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.wire.batches.batch import Buffer
 from onceover.wire.batches.records import decode
-from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value, key_named_by
 
 # One answer is decoded and applied as a whole: a quarter of a second of work, a few MB of memory.
 _MAX_BYTES: Final = 1 << 20
-_FETCH_WAIT_MS: Final = 100
-_ANSWER_WAIT_S: Final = 10.0
 # A killed lane's open transaction holds the LSO until the target aborts it, after 15 s.
 _SETTLE_S: Final = 30.0
 
@@ -170,60 +168,39 @@ class MapTopic:
             Retriable: a broker is away, or a transaction stays open before an end; begin again.
             NeedsOperator: a record cannot be read, without ``skip``.
         """
-        fetcher = Fetcher(
+        reader = IntervalReader(
             self.target,
-            isolation=calls.READ_COMMITTED,
+            {self.info.name: self.info},
+            {
+                TopicPartition(self.info.name, number): Interval(point.offset, ends[number], point.epoch)
+                for number, point in points.items()
+            },
+            StallLimit(_SETTLE_S if settle_s is None else settle_s),
             max_bytes=_MAX_BYTES,
-            partition_max_bytes=_MAX_BYTES,
+            tolerates=(OffsetGone, TopicGone),
         )
-        patience_s = _SETTLE_S if settle_s is None else settle_s
-        deadline = Deadline(patience_s)
-        try:
-            for partition, point in points.items():
-                if point.offset < ends[partition]:
-                    self._assign(fetcher, partition, point)
-            while fetcher.positions:
-                fetcher.request(max_wait_ms=_FETCH_WAIT_MS, min_bytes=1)
-                for tp, answer in fetcher.poll(_ANSWER_WAIT_S):
-                    position = fetcher.positions[tp]
-                    before = position.offset
-                    entries, unread = self._entries(position, tp, answer)
-                    if unread and not skip:
-                        raise unread[0].error
-                    if position.offset > before:
-                        deadline = Deadline(patience_s)
-                    yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch, unread)
-                    if position.offset >= ends[tp.partition]:
-                        fetcher.remove(tp)
-                if deadline.passed:
-                    waiting = ", ".join(map(str, fetcher.positions))
-                    raise Retriable(f"{waiting} cannot be read to the end: a transaction is open")
-        finally:
-            fetcher.close()
+        for part in reader.parts():
+            number = part.tp.partition
+            if part.error is not None:
+                raise MapChanged(number) from part.error
+            entries, unread = _entries(part.batches, points[number].offset)
+            if unread and not skip:
+                raise unread[0].error
+            yield Chunk(number, entries, part.next_offset, part.epoch, unread)
 
-    def _assign(self, fetcher: Fetcher, partition: int, point: Point) -> None:
-        position = place(self.info, partition, point.offset, point.epoch)
-        if position is None:
-            raise Retriable(f"{self.info.name}:{partition} has no leader at the moment")
-        fetcher.assign(TopicPartition(self.info.name, partition), position)
 
-    def _entries(
-        self, position: Position, tp: TopicPartition, answer: FetchedPartition
-    ) -> tuple[list[MapEntry], list[Unread]]:
-        found: list[MapEntry] = []
-        unread: list[Unread] = []
-        wanted = position.offset
-        try:
-            for each in visible(self.target.alias, tp, answer, position, keeps_epochs=True):
-                for record in () if each.batch is None else decode(each.header, each.batch):
-                    if record.offset >= wanted and record.key is not None:
-                        try:
-                            found.append(_entry(record.offset, record.key, record.value))
-                        except NeedsOperator as error:
-                            unread.append(Unread(record.offset, key_named_by(record.key), error))
-        except (OffsetGone, TopicGone) as error:
-            raise MapChanged(tp.partition) from error
-        return found, unread
+def _entries(batches: Iterable[Visible], start: int) -> tuple[list[MapEntry], list[Unread]]:
+    """Return what batches hold from an offset on."""
+    found: list[MapEntry] = []
+    unread: list[Unread] = []
+    for each in batches:
+        for record in () if each.batch is None else decode(each.header, each.batch):
+            if record.offset >= start and record.key is not None:
+                try:
+                    found.append(_entry(record.offset, record.key, record.value))
+                except NeedsOperator as error:
+                    unread.append(Unread(record.offset, key_named_by(record.key), error))
+    return found, unread
 
 
 def _entry(offset: int, key: Buffer, value: Buffer | None) -> MapEntry:

@@ -12,16 +12,20 @@ which the next transaction was written, too, whatever lane and id came later. On
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from onceover.kafka import calls
-from onceover.kafka.ports import Cluster
+from onceover.kafka.logs.between import batches_between
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
-from onceover.resume.peek import PartitionReader
+from onceover.wire.batches.batch import BatchHeader
 
 # Ours would come first: behind the marker of the transaction that is known, and behind what was aborted then.
 _MOST_BYTES: Final = 8 << 20
+# Of an answer: a lane shares its memory with what it copies.
+_ANSWER_BYTES: Final = 1 << 20
 # The marker that ends the transaction of a position.
 _MARKER: Final = 1
 
@@ -63,13 +67,15 @@ def behind(
         return Behind()
     log_start = target.list_offsets([tp], calls.EARLIEST)[tp]
     stable_end = target.list_offsets([tp], calls.LATEST, calls.READ_COMMITTED)[tp]
-    with PartitionReader(target, tp) as reader:
-        if log_start < known_end <= stable_end and reader.is_aborted(known_end - 1):
-            return Behind(is_dropped=True)
-        try:
-            found = _first_of(reader, max(known_end, log_start), stable_end, producer_ids)
-        except _TooMuch:
-            return Behind(is_unclear=True)
+    # Its lane waits for no leader: other partitions have theirs.
+    topics = target.topics([tp.topic])
+    if log_start < known_end <= stable_end and _is_aborted(target, topics, tp, known_end - 1):
+        return Behind(is_dropped=True)
+    following = _headers(target, topics, tp, max(known_end, log_start), stable_end)
+    try:
+        found = _first_of(following, producer_ids)
+    except _TooMuch:
+        return Behind(is_unclear=True)
     return Behind(found, is_unclear=found is None and log_start > known_end + _MARKER)
 
 
@@ -83,16 +89,43 @@ def written_behind(
     """
     # What is open can be deleted, too, and is open still.
     log_start = target.list_offsets([tp], calls.EARLIEST)[tp]
-    with PartitionReader(target, tp, calls.READ_UNCOMMITTED) as reader:
-        try:
-            return _first_of(reader, max(known_end, log_start), log_end, [producer_id])
-        except _TooMuch:
-            return None
+    topics, start = target.topics([tp.topic]), max(known_end, log_start)
+    try:
+        return _first_of(_headers(target, topics, tp, start, log_end, calls.READ_UNCOMMITTED), [producer_id])
+    except _TooMuch:
+        return None
 
 
-def _first_of(reader: PartitionReader, start: int, end: int, producer_ids: Collection[int]) -> int | None:
+def _is_aborted(target: Cluster, topics: Mapping[str, TopicInfo], tp: TopicPartition, offset: int) -> bool:
+    """Tell whether the record at an offset below the LSO is one of an aborted transaction."""
+    met = batches_between(target, tp, offset, offset + 1, topics=topics, max_bytes=_ANSWER_BYTES)
+    with closing(met):
+        for each in met:
+            if each.header.base_offset <= offset:
+                return each.batch is None and each.header.count > 0 and not each.header.is_control
+    # Compaction has removed it.
+    return False
+
+
+def _headers(
+    target: Cluster,
+    topics: Mapping[str, TopicInfo],
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    isolation: int = calls.READ_COMMITTED,
+) -> Iterator[BatchHeader]:
+    """Yield the headers of the batches with records that begin in ``range(start, end)``."""
+    met = batches_between(target, tp, start, end, topics=topics, isolation=isolation, max_bytes=_ANSWER_BYTES)
+    with closing(met):
+        for each in met:
+            if each.batch is not None and each.header.base_offset >= start:
+                yield each.header
+
+
+def _first_of(headers: Iterator[BatchHeader], producer_ids: Collection[int]) -> int | None:
     left_bytes = _MOST_BYTES
-    for header in reader.headers(start, end):
+    for header in headers:
         if header.producer_id in producer_ids and header.is_transactional:
             return header.base_offset
         left_bytes -= header.size_bytes

@@ -18,10 +18,10 @@ from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.calls import ListedGroup
+from onceover.kafka.logs.between import read_topic
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning.plan import Change, Refusal
-from onceover.resume.peek import read_topic
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, check_in_scope
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets

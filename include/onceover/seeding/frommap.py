@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -18,12 +19,12 @@ from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.each import answers_in_time
+from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
 from onceover.positions.reader import MapChanged, MapTopic, Point
-from onceover.resume.peek import PartitionReader
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
@@ -326,11 +327,8 @@ def _recreated(place: FlowClusters, seat: Seat, code: str, since: str) -> Refusa
 
 def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
     """Return the offset of the first target record from ``start`` on; None where only markers are."""
-    if max(start, seat.target_start) >= seat.target_end:
-        return None
-    with PartitionReader(target, seat.target, calls.READ_COMMITTED) as reader:
-        found = reader.read(max(start, seat.target_start), seat.target_end, 1)
-    return found[0].offset if found else None
+    with closing(records_between(target, seat.target, max(start, seat.target_start), seat.target_end)) as met:
+        return next((record.offset for record in met), None)
 
 
 def _from_group(

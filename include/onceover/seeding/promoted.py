@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, Protocol
 
+from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.ports import TopicInfo
+from onceover.kafka.logs.between import records_between, stable_end
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
@@ -35,6 +38,7 @@ from onceover.stops.judge import Evidence, lost_on_target
 from onceover.stops.record import Stop, stop_in
 
 _NONE: Final = "none"
+_COUNT_S: Final = 60.0
 _PARTED: Final = frozenset({StopCode.SOURCE_DIVERGED, StopCode.TARGET_SHORTENED})
 
 
@@ -67,6 +71,19 @@ class SwitchFences(Protocol):
             NeedsOperator: a drill of that flow is running.
             Retriable: a cluster is away.
         """
+
+
+def records_that_may_count(target: Cluster, tp: TopicPartition, start: int, end: int) -> int:
+    """Return how many records of ``[start, end)`` are committed, or may be yet; those of aborted ones do not.
+
+    Raises:
+        OnceoverError: as ``records_between``; a minute is given for it.
+    """
+    deadline = Deadline(_COUNT_S)
+    decided = min(end, max(start, stable_end(target, tp))) if start < end else end
+    committed = records_between(target, tp, start, decided, deadline)
+    open_yet = records_between(target, tp, decided, end, deadline, isolation=calls.READ_UNCOMMITTED)
+    return sum(1 for _ in chain(committed, open_yet))
 
 
 @dataclass(frozen=True)

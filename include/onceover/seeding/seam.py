@@ -12,15 +12,35 @@ holds the same content as the source, and a reader cannot tell how it came to be
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from onceover.resume.peek import Peek
 from onceover.seeding.codes import SeedingCode
+from onceover.wire.batches.records import DecodedRecord, encode_body
 
 # Readings of a target made of the same few records over and over; more of them never lead to one answer.
 _MAX_READINGS: Final = 256
+_DIGEST_BYTES: Final = 16
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+class RecordPrint(NamedTuple):
+    """A record as it is compared: where it is, its time, and a digest of key, value, headers and time."""
+
+    offset: int
+    timestamp_ms: int
+    digest: bytes
+
+    @classmethod
+    def of(cls, record: DecodedRecord) -> RecordPrint:
+        """Return that of a record, of everything that a copy must keep; null and empty differ."""
+        content = _TIMESTAMP.pack(record.timestamp) + encode_body(record.key, record.value, record.headers)
+        return cls(
+            record.offset, record.timestamp, hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
+        )
 
 
 @dataclass(frozen=True)
@@ -57,8 +77,8 @@ Finding: TypeAlias = Seam | NoSeam
 
 
 def find_seam(
-    source: Sequence[Peek],
-    target: Sequence[Peek],
+    source: Sequence[RecordPrint],
+    target: Sequence[RecordPrint],
     *,
     anchors: Mapping[int, int] | None = None,
     from_start: bool = False,
@@ -95,7 +115,9 @@ def find_seam(
     return Seam(source[last].offset + 1, last, len(target))
 
 
-def _starts_allowed(source: Sequence[Peek], target: Sequence[Peek], anchors: Mapping[int, int]) -> int | None:
+def _starts_allowed(
+    source: Sequence[RecordPrint], target: Sequence[RecordPrint], anchors: Mapping[int, int]
+) -> int | None:
     """Return where the stretch of the target begins on the source if an anchor tells, else None."""
     places = {record.offset: place for place, record in enumerate(source)}
     for number, record in enumerate(target):
@@ -105,7 +127,7 @@ def _starts_allowed(source: Sequence[Peek], target: Sequence[Peek], anchors: Map
     return None
 
 
-def _occurrences(source: Sequence[Peek], target: Sequence[Peek]) -> Iterator[int]:
+def _occurrences(source: Sequence[RecordPrint], target: Sequence[RecordPrint]) -> Iterator[int]:
     """Yield where the target's records stand on the source as one run (Knuth, Morris and Pratt)."""
     pattern = [record.digest for record in target]
     fallback = [0] * len(pattern)
@@ -124,7 +146,9 @@ def _occurrences(source: Sequence[Peek], target: Sequence[Peek]) -> Iterator[int
             yield place - matched + 1
 
 
-def _through_repeats(source: Sequence[Peek], target: Sequence[Peek], known: int | None) -> Finding:
+def _through_repeats(
+    source: Sequence[RecordPrint], target: Sequence[RecordPrint], known: int | None
+) -> Finding:
     places = _places(source)
     begins = [place for place in places.get(target[0].digest, []) if known is None or place == known]
     if not begins:
@@ -150,7 +174,7 @@ def _through_repeats(source: Sequence[Peek], target: Sequence[Peek], known: int 
     return Seam(source[far].offset + 1, far, len(target), len(target) - (far - first + 1))
 
 
-def _begins_elsewhere(source: Sequence[Peek], target: Sequence[Peek], start: int) -> bool:
+def _begins_elsewhere(source: Sequence[RecordPrint], target: Sequence[RecordPrint], start: int) -> bool:
     """Tell whether the target can also be read from another place on, or whether nobody can tell."""
     places = _places(source)
     readings = {(place, place) for place in places[target[0].digest] if place != start}
@@ -166,14 +190,14 @@ def _continued(readings: set[tuple[int, int]], found: Sequence[int]) -> set[tupl
     return {(first, max(far, place)) for first, far in readings for place in found if place <= far + 1}
 
 
-def _places(source: Sequence[Peek]) -> dict[bytes, list[int]]:
+def _places(source: Sequence[RecordPrint]) -> dict[bytes, list[int]]:
     places: dict[bytes, list[int]] = {}
     for place, record in enumerate(source):
         places.setdefault(record.digest, []).append(place)
     return places
 
 
-def _undecided(target: Sequence[Peek], readings: int) -> NoSeam:
+def _undecided(target: Sequence[RecordPrint], readings: int) -> NoSeam:
     return NoSeam(
         SeedingCode.AMBIGUOUS,
         f"{_span(target)} of the target repeats records, and can be read in {readings} ways or more that end "
@@ -181,7 +205,7 @@ def _undecided(target: Sequence[Peek], readings: int) -> NoSeam:
     )
 
 
-def _foreign(source: Sequence[Peek], record: Peek) -> NoSeam:
+def _foreign(source: Sequence[RecordPrint], record: RecordPrint) -> NoSeam:
     where = _span(source) if source else "nothing"
     return NoSeam(
         SeedingCode.FOREIGN_RECORD,
@@ -190,7 +214,7 @@ def _foreign(source: Sequence[Peek], record: Peek) -> NoSeam:
     )
 
 
-def _gap(source: Sequence[Peek], record: Peek, far: int, found: Sequence[int]) -> NoSeam:
+def _gap(source: Sequence[RecordPrint], record: RecordPrint, far: int, found: Sequence[int]) -> NoSeam:
     place = min(found)
     return NoSeam(
         SeedingCode.GAP,
@@ -199,5 +223,5 @@ def _gap(source: Sequence[Peek], record: Peek, far: int, found: Sequence[int]) -
     )
 
 
-def _span(records: Sequence[Peek]) -> str:
+def _span(records: Sequence[RecordPrint]) -> str:
     return f"offsets {records[0].offset} to {records[-1].offset}"

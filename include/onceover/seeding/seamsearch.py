@@ -8,18 +8,19 @@ compared ones is as young. Otherwise more of the target is read, up to a limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from onceover.kafka import calls
+from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from onceover.resume.peek import PartitionReader, Peek, digest
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.plan import Seat
-from onceover.seeding.seam import Finding, NoSeam, Seam, find_seam
+from onceover.seeding.seam import Finding, NoSeam, RecordPrint, Seam, find_seam
 from onceover.wire.batches.records import DecodedRecord
 
 # Of the target's end: covers what one poll or two of MirrorMaker wrote; longer where that is not enough.
@@ -32,22 +33,18 @@ Anchors = Callable[[TopicPartition], Mapping[int, int]]
 
 @dataclass
 class _Stretch:
-    """Records of a source partition from one offset on, read as far as needed."""
+    """Records of a source partition from one offset on, read as far as needed; ``left`` are the others."""
 
-    reader: PartitionReader
     start: int
-    end: int
-    records: list[Peek] = field(default_factory=list)
+    left: Iterator[DecodedRecord]
+    records: list[RecordPrint] = field(default_factory=list)
     complete: bool = False
-
-    def __post_init__(self) -> None:
-        self._left = self.reader.records(self.start, self.end)
 
     def extend_to(self, count: int) -> None:
         """Read until there are ``count`` records, or all."""
         wanted = count - len(self.records)
         if wanted > 0 and not self.complete:
-            more = [_peek(record) for record in islice(self._left, wanted)]
+            more = [RecordPrint.of(record) for record in islice(self.left, wanted)]
             self.records += more
             self.complete = len(more) < wanted
 
@@ -97,15 +94,17 @@ class SeamSearch:
                 return finding if isinstance(finding, NoSeam) else _too_far(seat, finding, self.limit)
             count = min(self.limit, max(count * _GROWTH, needed))
 
-    def _compare(self, seat: Seat, copied: list[Peek], isolation: int, end: int) -> tuple[Finding, int]:
+    def _compare(
+        self, seat: Seat, copied: list[RecordPrint], isolation: int, end: int
+    ) -> tuple[Finding, int]:
         """Return what these records tell, and how many more are needed to be sure (0: none)."""
         oldest_ms = min(record.timestamp_ms for record in copied)
         start = self.source.list_offsets([seat.source], oldest_ms, isolation)[seat.source]
         if start < 0:
             message = f"no source record is as young as the target's last {len(copied)} ({oldest_ms} ms)"
             return NoSeam(SeedingCode.FOREIGN_RECORD, message), 0
-        with PartitionReader(self.source, seat.source, isolation) as reader:
-            stretch = _Stretch(reader, start, end)
+        with closing(records_between(self.source, seat.source, start, end, isolation=isolation)) as left:
+            stretch = _Stretch(start, left)
             finding = self._along(seat, copied, stretch)
             if isinstance(finding, NoSeam):
                 return finding, len(copied) * _GROWTH if finding.code == SeedingCode.AMBIGUOUS else 0
@@ -113,7 +112,7 @@ class SeamSearch:
             following = stretch.records[finding.index + 1 : finding.index + 2]
         return finding, self._hidden(seat, copied, following[0]) if following else 0
 
-    def _along(self, seat: Seat, copied: list[Peek], stretch: _Stretch) -> Finding:
+    def _along(self, seat: Seat, copied: list[RecordPrint], stretch: _Stretch) -> Finding:
         """Compare with more and more of the source, until another reading would have been met."""
         wanted = 2 * len(copied) + FIRST_WINDOW
         while True:
@@ -131,11 +130,11 @@ class SeamSearch:
             wanted = min(2 * self.limit, wanted * _GROWTH)
 
     @staticmethod
-    def _from_start(seat: Seat, copied: list[Peek], stretch: _Stretch) -> bool:
+    def _from_start(seat: Seat, copied: list[RecordPrint], stretch: _Stretch) -> bool:
         """Tell whether both stretches begin with the very first records of logs that lost none."""
         return bool(stretch.start == seat.start == seat.target_start == 0 and copied[0].offset == 0)
 
-    def _hidden(self, seat: Seat, copied: list[Peek], following: Peek) -> int:
+    def _hidden(self, seat: Seat, copied: list[RecordPrint], following: RecordPrint) -> int:
         """Return how many records at the target's end may hold the one that follows the seam; 0: none do.
 
         A copy that went back may end with records that were copied before, its furthest ones further back.
@@ -146,13 +145,13 @@ class SeamSearch:
         # Offsets are at least as many as records.
         return seat.target_end - at
 
-    def _tail(self, seat: Seat, count: int) -> list[Peek]:
+    def _tail(self, seat: Seat, count: int) -> list[RecordPrint]:
         """Return the last ``count`` records of the target, fewer where it holds fewer."""
         span = count
         while True:
             start = max(seat.target_start, seat.target_end - span)
-            with PartitionReader(self.target, seat.target) as reader:
-                found = [_peek(record) for record in reader.records(start, seat.target_end)]
+            met = records_between(self.target, seat.target, start, seat.target_end)
+            found = [RecordPrint.of(record) for record in met]
             if len(found) >= count or start == seat.target_start:
                 return found[-count:]
             span *= _GROWTH
@@ -165,7 +164,7 @@ def _is_final(finding: Finding, read: int, compared: int) -> bool:
     return read > finding.index + compared
 
 
-def _within(stretch: _Stretch, copied: list[Peek], seat: Seat) -> list[Peek] | NoSeam:
+def _within(stretch: _Stretch, copied: list[RecordPrint], seat: Seat) -> list[RecordPrint] | NoSeam:
     """Leave out the target's oldest records where the source has deleted theirs already."""
     if seat.start == 0 or stretch.start > seat.start:
         return copied
@@ -184,10 +183,6 @@ def _within(stretch: _Stretch, copied: list[Peek], seat: Seat) -> list[Peek] | N
             f"its offset {copied[begin].offset} another one follows what the source has deleted",
         )
     return copied[begin:]
-
-
-def _peek(record: DecodedRecord) -> Peek:
-    return Peek(record.offset, record.timestamp, digest(record))
 
 
 def _emptied(seat: Seat) -> NoSeam:

@@ -9,20 +9,22 @@ one that nobody can read is there as ``Illegible``. What is kept has a ceiling, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
+from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
 from onceover.kafka.logs.fetcher import Fetcher, Position
-from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.reading import OffsetGone, TopicGone, batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
 from onceover.state.records.value import Illegible, parsed, parts_of
 from onceover.wire.batches.records import decode
+from onceover.wire.batches.visibility import Visible
 from onceover.wire.hotpath import FetchedPartition
 
 log = logging.getLogger(__name__)
@@ -158,16 +160,12 @@ class StateLog:
             self.close()
             raise
 
-    def _place(self, info: TopicInfo) -> Position | None:
-        """Return from where it is read next, None where nobody leads it."""
-        return place(info, self._tp.partition, self._offset)
-
     def _open(self) -> Fetcher:
         if self._fetcher is None:
             info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
             if info is None or self._tp.partition not in info.partitions:
                 raise self._missing()
-            position = self._place(info)
+            position = place(info, self._tp.partition, self._offset)
             if position is None:
                 raise NotNow(f"{self._tp} has no leader at the moment")
             self._topic_id = info.topic_id
@@ -179,7 +177,7 @@ class StateLog:
 
     def _absorb(self, answer: FetchedPartition, position: Position) -> None:
         try:
-            self._read(answer, position)
+            self._read(batches_in(self._cluster.alias, self._tp, answer, position))
         except OffsetGone:
             self._offset = self._cluster.list_offsets([self._tp], calls.EARLIEST)[self._tp]
         except TopicGone as error:
@@ -200,16 +198,17 @@ class StateLog:
             resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
         )
 
-    def _take(self, answer: FetchedPartition, position: Position) -> bool:
+    def _take(self, part: IntervalPart) -> bool:
         """Take over what was read together with others; False where something is in the way."""
         try:
-            self._read(answer, position)
+            self._read(part.batches)
         except OnceoverError:
             return False
+        self._offset = part.next_offset
         return True
 
-    def _read(self, answer: FetchedPartition, position: Position) -> None:
-        for each in visible(self._cluster.alias, self._tp, answer, position):
+    def _read(self, batches: Iterable[Visible]) -> None:
+        for each in batches:
             if each.batch is not None:
                 for record in decode(each.header, each.batch):
                     if record.offset >= self._offset:
@@ -265,25 +264,20 @@ def catch_up_together(cluster: Cluster, logs: Mapping[StateLog, tuple[TopicInfo,
         cluster: where all of them are.
         logs: with their topics as they are now, and their ends for readers of committed records.
     """
-    fetcher = Fetcher(
-        cluster, isolation=calls.READ_COMMITTED, max_bytes=_MAX_BYTES, partition_max_bytes=_SHARE_BYTES
+    states = {state._tp: state for state in logs}
+    reader = IntervalReader(
+        cluster,
+        {info.name: info for info, _ in logs.values()},
+        {state._tp: Interval(state._offset, end) for state, (_, end) in logs.items()},
+        Deadline(_NOT_NOW_S),
+        max_bytes=_MAX_BYTES,
+        share_bytes=_SHARE_BYTES,
+        tolerates=(OnceoverError,),
     )
-    pending: dict[TopicPartition, StateLog] = {}
-    for state, (info, end) in logs.items():
-        place = state._place(info)
-        if place is not None and place.offset < end:
-            fetcher.assign(state._tp, place)
-            pending[state._tp] = state
-    deadline = Deadline(_NOT_NOW_S)
     try:
-        while fetcher.positions and not deadline.passed:
-            fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
-            for tp, answer in fetcher.poll(timeout_s=_NOT_NOW_S):
-                state = pending[tp]
-                if not state._take(answer, fetcher.positions[tp]) or state._offset >= logs[state][1]:
-                    fetcher.remove(tp)
+        for part in reader.parts():
+            if not states[part.tp]._take(part):
+                reader.leave(part.tp)
     except OnceoverError as error:
         log.debug("the others are read one by one: %s", error)
-    finally:
-        fetcher.close()
     return {state for state, (_, end) in logs.items() if state._offset >= end}

@@ -312,7 +312,7 @@ def test_a_partition_that_cannot_be_read_keeps_its_topic_alone(
             raise OffsetGone(f"{tp} is gone")
         return of(_, tp, *more, **how)
 
-    for module, name in ((export, "records_between"), (view, "visible_between")):
+    for module, name in ((export, "records_between"), (view, "batches_between")):
         with monkeypatch.context() as broken:
             broken.setattr(module, name, partial(unread, getattr(module, name)))
             code, done = replica.orphans(capsys, "apply")

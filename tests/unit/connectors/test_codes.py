@@ -32,7 +32,7 @@ SOURCES: Final = (
     "planning/journal.py",
     "planning/approval.py",
     "state/log.py",
-    "resume/peek.py",
+    "kafka/logs/between.py",
     "cli/terminal/output.py",
     "errors.py",
 )

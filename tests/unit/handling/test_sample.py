@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pytest
+
+from onceover.errors import NotNow
 from onceover.handlers.load import load_handler
 from onceover.handling.forms import handler_use
-from onceover.handling.sample import SampleOutcome, handled
+from onceover.handling.sample import SampleOutcome, handled, sample
 from onceover.handling.sampled import document, lines
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord
+from tests.support.fakecluster import FakeCluster
+from tests.support.mutations import Content
 from tests.unit.handlers import samples
 from tests.unit.handlers.test_forms import group_of
+from tests.unit.kafka.logs.test_between import OneByOne
 from tests.unit.wire.batches.test_records import compacted_batch
 
 SOURCE = TopicPartition("t", 1)
@@ -60,3 +67,39 @@ def test_examples_are_few_and_long_values_are_cut() -> None:
     examples = document(found)["examples"]
     assert len(examples) == 9
     assert all(len(line) < 260 for line in lines(found, payload=True))
+
+
+def sampled(cluster: FakeCluster, count: int) -> list[tuple[int, int]]:
+    """Return partition and offset of each record of a sample."""
+    use = handler_use(load_handler("tests.unit.handlers.samples:same_batch", {}, "f.yaml"), "f", 1 << 20)
+    found = sample(cluster, list(cluster.topics().values()), count, use.form)
+    return [(outcome.source.partition, outcome.record.offset) for outcome in found]
+
+
+def test_a_sample_holds_the_newest_records_that_are_committed() -> None:
+    """Spread over the partitions that hold some; no more than were asked for."""
+    cluster = FakeCluster("east")
+    cluster.make_topic("t", 3)
+    cluster.all_topics["t"].logs[:2] = first, other = [OneByOne(), OneByOne()]
+    for log in (first, other):
+        for number in range(40):
+            log.append([Content(b"k", str(number).encode(), (), 1)])
+    first.append([Content(b"k", b"x", (), 1)], 7)
+    first.decide(7, commit=False)
+    other.append([Content(b"k", b"x", (), 1)], 8)
+    assert sampled(cluster, 4) == [(0, 28), (0, 29), (1, 26), (1, 27)]
+    assert sampled(cluster, 1) == [(0, 30)]
+    assert cluster.log.count("Fetch/0") == 2 + 1
+    assert [len([at for at in sampled(cluster, 30) if at[0] == p]) for p in range(3)] == [15, 15, 0]
+
+
+def test_a_sample_of_less_than_all_partitions_is_none() -> None:
+    """It would be said to be of all."""
+    cluster = FakeCluster("east")
+    for log in cluster.make_topic("t", 2).logs:
+        log.append([Content(b"k", b"v", (), 1)])
+    info = cluster.topics()["t"]
+    led = {**info.partitions, 1: replace(info.partitions[1], leader=-1)}
+    use = handler_use(load_handler("tests.unit.handlers.samples:same_batch", {}, "f.yaml"), "f", 1 << 20)
+    with pytest.raises(NotNow, match="t:1 has no leader"):
+        sample(cluster, [replace(info, partitions=led)], 9, use.form)

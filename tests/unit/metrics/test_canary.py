@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from threading import Lock
 from typing import Final, NoReturn
@@ -14,7 +15,7 @@ import pytest
 from onceover.drills.canary import ABORTED, Canary
 from onceover.errors import NotNow, OnceoverError
 from onceover.metrics import catalogue as m
-from onceover.metrics.canary.ends import CanarySender, CopyReader
+from onceover.metrics.canary.ends import CanarySender, CopyReader, last_values
 from onceover.metrics.canary.thread import CanaryOrder, CanaryThread
 from onceover.metrics.canary.track import (
     MOST_WAITING,
@@ -270,6 +271,27 @@ def test_what_was_read_beside_a_leader_that_moved_is_read_again(copy_of_two: Fak
     again = CopyReader(copy_of_two, ORDER.copy, places, pytest.fail)
     assert again.opened()
     assert again.poll() == [value(0)]
+
+
+def test_the_newest_numbers_are_found_at_the_ends_of_all_partitions(copy_of_two: FakeCluster) -> None:
+    """Also where nearly all has expired: a number that was sent is not sent again."""
+    for number in range(30):
+        append(copy_of_two, ORDER.copy, number)
+    info = copy_of_two.topics([ORDER.copy])[ORDER.copy]
+    logs = copy_of_two.all_topics[ORDER.copy].logs
+    assert next_number(last_values(copy_of_two, info)) == 30
+    logs[1].expire(14)
+    logs[0].expire(15)
+    assert last_values(copy_of_two, info) == [value(29)]
+
+
+def test_a_number_that_cannot_be_read_is_not_taken_for_none(copy_of_two: FakeCluster) -> None:
+    """It would be sent a second time, and be told as a copy made twice."""
+    append(copy_of_two, ORDER.copy, 0)
+    info = copy_of_two.topics([ORDER.copy])[ORDER.copy]
+    led = {**info.partitions, 0: replace(info.partitions[0], leader=-1)}
+    with pytest.raises(NotNow, match="has no leader"):
+        last_values(copy_of_two, replace(info, partitions=led))
 
 
 def running(

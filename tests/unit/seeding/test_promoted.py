@@ -14,12 +14,13 @@ from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.seeding.origins import FlowClusters, FlowOrigin
 from onceover.seeding.plan import SeatedTopic, SeedOffset
-from onceover.seeding.promoted import PromotedOrigin
+from onceover.seeding.promoted import PromotedOrigin, records_that_may_count
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
 from onceover.stops.codes import StopCode
 from onceover.wire.progress import ProgressMeta
 from tests.support.fakecluster import FakeCluster
+from tests.support.mutations import Content
 from tests.unit.seeding.test_plan import seat, topic
 
 EAST, WEST, ANOTHER = UUID(int=2), UUID(int=1), UUID(int=9)
@@ -161,3 +162,19 @@ def test_another_flows_progress_counts_in_the_topic_that_it_has_copied(source_id
         assert found.offsets[TP].offset == CUT
     else:
         assert found.refused[TP].code == StopCode.SOURCE_RECREATED
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "count"), [(0, 8, 4), (1, 8, 3), (0, 4, 2), (6, 8, 2), (6, 7, 1), (8, 8, 0)]
+)
+def test_what_was_aborted_counts_no_more_and_what_is_open_may_count(start: int, end: int, count: int) -> None:
+    """Two records, two aborted ones, two markers, two of a transaction that is open."""
+    cluster = FakeCluster("west")
+    (log,) = cluster.make_topic("t", 1).logs
+    content = Content(b"k", b"v", (), 1)
+    log.append([content] * 2)
+    log.append([content] * 2, 7)
+    log.decide(7, commit=False)
+    log.decide(7, commit=True)
+    log.append([content] * 2, 8)
+    assert records_that_may_count(cluster, TopicPartition("t", 0), start, end) == count

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.resume.peek import Peek
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.seam import NoSeam, Seam, find_seam
+from onceover.seeding.seam import NoSeam, RecordPrint, Seam, find_seam
 
 
-def log(contents: Sequence[object], first: int = 0, step: int = 1) -> list[Peek]:
+def log(contents: Sequence[object], first: int = 0, step: int = 1) -> list[RecordPrint]:
     """Return records with the given contents; offsets may have holes, as markers leave them."""
-    return [Peek(first + i * step, 0, str(content).encode()) for i, content in enumerate(contents)]
+    return [RecordPrint(first + i * step, 0, str(content).encode()) for i, content in enumerate(contents)]
 
 
 def passes(draw: st.DrawFn, size: int) -> tuple[list[int], int]:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from onceover.errors import Retriable
+from onceover.kafka.logs import between
 from onceover.kafka.logs.fetcher import Position
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
@@ -43,7 +44,7 @@ class Together:
         self.positions[tp] = position
 
     def remove(self, tp: TopicPartition) -> None:
-        del self.positions[tp]
+        self.positions.pop(tp, None)
 
     def request(self, **_: object) -> None:
         Together.asked.append({tp.topic: place.offset for tp, place in self.positions.items()})
@@ -60,7 +61,7 @@ class Together:
 
 @pytest.fixture(autouse=True)
 def fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statelog, "Fetcher", Together)
+    monkeypatch.setattr(between, "Fetcher", Together)
     monkeypatch.setattr(Together, "asked", [], raising=False)
     monkeypatch.setattr(Together, "closed", 0, raising=False)
 
@@ -100,6 +101,12 @@ def test_what_is_in_the_way_of_one_is_left_to_its_own_reading() -> None:
     done = read(script, {"a": 1, "moved": 1, "large": 1, "shy": 1}, {"shy": -1}, LogCapacity(10, 10))
     assert list(done) == ["a"]
     assert Together.asked == [{"a": 0, "moved": 0, "large": 0}]
+
+
+def test_a_log_without_a_batch_before_its_end_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction has left none: nothing that is there was not read."""
+    script = [{"a": answer([state(0, x=1)], lso=3)}, {"a": answer(lso=3)}]
+    assert {topic: each.values for topic, each in read(script, {"a": 3}).items()} == {"a": {"x": 1}}
 
 
 def test_a_broker_that_goes_away_takes_nothing_from_what_was_read() -> None:

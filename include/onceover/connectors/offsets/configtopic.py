@@ -15,9 +15,9 @@ from onceover.connectors.model import RUNNING, ConnectorState
 from onceover.connectors.offsets.keys import parsed_json
 from onceover.connectors.offsets.scan import topic_in
 from onceover.kafka import calls
+from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from onceover.resume.peek import PartitionReader
 
 CONFIG: Final = "config"
 TARGET: Final = "target"
@@ -132,13 +132,12 @@ def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
     offsets: dict[str, int] = {}
     given: dict[str, list[Order]] = {}
     for tp in partitions:
-        with PartitionReader(cluster, tp, calls.READ_UNCOMMITTED) as reader:
-            for record in reader.records(starts[tp], ends[tp]):
-                name = (record.key or b"").decode("utf-8", "replace")
-                values[name], offsets[name] = parsed_json(record.value), record.offset
-                if name.startswith((_CONFIG, _TARGET)):
-                    order = Order(record.offset, record.timestamp, _asked(name, values[name]))
-                    given.setdefault(name, []).append(order)
+        for record in records_between(cluster, tp, starts[tp], ends[tp], isolation=calls.READ_UNCOMMITTED):
+            name = (record.key or b"").decode("utf-8", "replace")
+            values[name], offsets[name] = parsed_json(record.value), record.offset
+            if name.startswith((_CONFIG, _TARGET)):
+                order = Order(record.offset, record.timestamp, _asked(name, values[name]))
+                given.setdefault(name, []).append(order)
     return ConfigRecords(values, offsets, {name: tuple(orders) for name, orders in given.items()})
 
 

@@ -19,9 +19,9 @@ from onceover.connectors.model import Isolation, RawOffset, Snapshot
 from onceover.connectors.offsets.keys import parse_key
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
+from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
-from onceover.resume.peek import PartitionReader
 
 # A transaction of another connector that shares the topic ends within this; one that its owner left open is
 # aborted after transaction.timeout.ms, 60 s by default.
@@ -221,10 +221,5 @@ def _records(
     isolation: Isolation,
 ) -> Iterator[RawOffset]:
     for tp, end in ends.items():
-        if starts[tp] >= end:
-            continue
-        with PartitionReader(cluster, tp, _LEVELS[isolation]) as reader:
-            for record in reader.records(starts[tp], end):
-                yield RawOffset(
-                    tp.partition, record.offset, record.timestamp, record.key or b"", record.value
-                )
+        for record in records_between(cluster, tp, starts[tp], end, isolation=_LEVELS[isolation]):
+            yield RawOffset(tp.partition, record.offset, record.timestamp, record.key or b"", record.value)

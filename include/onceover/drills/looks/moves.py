@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.looks.records import ends_of, next_records
+from onceover.drills.looks.nextrecords import next_records
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin
+from onceover.kafka.logs.between import stable_ends
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord
@@ -50,7 +51,7 @@ def next_on_both(
     froms = {move: (move.tp, move.source) for move in moves}
     tos = {move: (move.target_tp, move.source if move.target is None else move.target) for move in moves}
     here = next_records(source, set(froms.values()), ends, deadline)
-    there_ends = ends_of(target, {tp for tp, _ in tos.values()})
+    there_ends = stable_ends(target, {tp for tp, _ in tos.values()})
     there = next_records(target, set(tos.values()), there_ends, deadline)
     return (
         {move: here[at] for move, at in froms.items() if at in here},

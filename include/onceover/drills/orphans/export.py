@@ -14,12 +14,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import DrillResult
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
-from onceover.drills.looks.records import records_between
 from onceover.drills.orphans.exporttopic import (
     ExportedOrphan,
     ExportExtent,
@@ -51,10 +49,11 @@ from onceover.drills.orphans.positions import LonePositions, PositionReader
 from onceover.drills.orphans.promoted import unread_partition
 from onceover.drills.orphans.rebuild import TopicRebuild, Untaken, shapes_of, unmade_topics
 from onceover.drills.orphans.tally import OrphanTally
-from onceover.drills.orphans.view import STALL_S, OrphanReader
+from onceover.drills.orphans.view import OrphanReader
 from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.exitstatus import OK
+from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning import commands
@@ -399,9 +398,7 @@ class OrphanExport:
             return
         try:
             self._check_same(look)
-            yield from records_between(
-                self._parts.source, look.source, first, look.stable, Deadline(STALL_S), stall_s=STALL_S
-            )
+            yield from records_between(self._parts.source, look.source, first, look.stable)
         except (Retriable, NeedsOperator) as error:
             raise SourceUnread(error) from error
 

@@ -17,14 +17,13 @@ from typing import Final, NamedTuple
 
 from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.looks.records import end_of, records_between
-from onceover.drills.orphans.view import STALL_S
 from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka import calls
 from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin, await_leaders
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.logs.between import records_between, stable_end
 from onceover.kafka.portions import portions_of
 from onceover.kafka.ports import Cluster, Outgoing, Refused
 from onceover.kafka.produce.producer import TransactionalProducer
@@ -198,7 +197,7 @@ class OrphanTopic:
         if info is None:
             return None
         start = self.target.retry(lambda: self.target.list_offsets([place], calls.EARLIEST))[place]
-        return ExportExtent(str(info.topic_id), start, end_of(self.target, place))
+        return ExportExtent(str(info.topic_id), start, stable_end(self.target, place))
 
     def read(self) -> Iterator[ExportedOrphan]:
         """Yield what it holds, in its order; nothing where it was never made.
@@ -211,11 +210,9 @@ class OrphanTopic:
         if place.topic not in self.target.retry(lambda: self.target.topics([place.topic])):
             return
         start = self.target.retry(lambda: self.target.list_offsets([place], calls.EARLIEST))[place]
-        end = end_of(self.target, place)
+        end = stable_end(self.target, place)
         last: dict[OrphanOrigin, int] = {}
-        if start >= end:
-            return
-        for record in records_between(self.target, place, start, end, Deadline(STALL_S), stall_s=STALL_S):
+        for record in records_between(self.target, place, start, end):
             one = _read(record, str(place), self.flow)
             if one.record.offset <= last.get(one.origin, -1):
                 raise _differs(
@@ -238,7 +235,7 @@ class OrphanTopic:
             high = self.target.retry(
                 lambda: self.target.list_offsets([place], calls.LATEST, calls.READ_UNCOMMITTED)
             )[place]
-            if end_of(self.target, place) >= high:
+            if stable_end(self.target, place) >= high:
                 return
             with suppress(Retriable):
                 backoff.pause(deadline, NotNow(f"a transaction is open in {place}", where=str(place)))

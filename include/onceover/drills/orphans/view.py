@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.looks.records import visible_between
 from onceover.drills.orphans.looks import OrphanLook, OrphanView
 from onceover.drills.orphans.promoted import PromotedTopics, gone, unread_partition
 from onceover.drills.orphans.tally import MetBatch, OrphanTally, SpanReader
@@ -25,6 +23,7 @@ from onceover.drills.orphans.torn import (
     torn,
 )
 from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka.logs.between import batches_between
 from onceover.kafka.logs.usage import active_producers, transactions
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -32,8 +31,6 @@ from onceover.planning.plan import Refusal
 from onceover.wire.batches.records import decode
 from onceover.wire.batches.visibility import Visible
 
-# A partition that gives nothing for so long cannot be read now; one that goes on may be of any length.
-STALL_S: Final = 30.0
 # Transactions that are compared, of all partitions together: a few hundred bytes each.
 _MOST_SPANS: Final = 400_000
 _LEAST_SPANS: Final = 1_000
@@ -114,7 +111,7 @@ class OrphanReader:
         reader, tally = SpanReader(most), OrphanTally()
         first, tp = look.first_wanted, look.source
         if first < look.stable:
-            met = visible_between(self.source, tp, first, look.stable, Deadline(STALL_S), stall_s=STALL_S)
+            met = batches_between(self.source, tp, first, look.stable)
             for each in met:
                 if each.header.is_control or each.header.is_transactional:
                     reader.feed(_met(each))
@@ -196,7 +193,7 @@ class OrphanReader:
         return reader, is_enough and not reader.is_short
 
     def _headers(self, tp: TopicPartition, first: int, end: int) -> list[MetBatch]:
-        met = visible_between(self.source, tp, first, end, Deadline(STALL_S), stall_s=STALL_S)
+        met = batches_between(self.source, tp, first, end)
         return [
             _met(each)
             for each in met

@@ -17,9 +17,9 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import Until
 from onceover.drills.codes import DrillCode
-from onceover.drills.looks.records import ends_of
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
+from onceover.kafka.logs.between import stable_ends
 from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
@@ -89,7 +89,7 @@ class ShadowCopy:
 
     def ends(self, enrolled: Collection[Enrolment]) -> dict[TopicPartition, int]:
         """Return the last stable offsets of the source's partitions as they are now."""
-        return ends_of(self._source, [tp for enrolment in enrolled for tp in enrolment.sources()])
+        return stable_ends(self._source, [tp for enrolment in enrolled for tp in enrolment.sources()])
 
     def await_copied(
         self, enrolled: Collection[Enrolment], ends: Mapping[TopicPartition, int], deadline: Deadline

@@ -16,7 +16,6 @@ from onceover.drills.canary import Canary, CanaryVerdict, judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
 from onceover.drills.looks.moves import GroupMove, compacted, content, moved, next_on_both
-from onceover.drills.looks.records import end_of, records_between
 from onceover.drills.progress import copied_to
 from onceover.drills.rehearsing.choice import RehearsalRequest
 from onceover.drills.rehearsing.remains import Removal
@@ -26,6 +25,7 @@ from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.logs.between import records_between, stable_end
 from onceover.kafka.ports import Cluster
 from onceover.lead.enroller import Newest
 from onceover.model import TopicPartition
@@ -174,7 +174,9 @@ class RehearsalSteps:
         for partition in range(canaries.PARTITIONS):
             tp = TopicPartition(self._canary, partition)
             offset = 0
-            for record in records_between(self.parts.source, tp, 0, end_of(self.parts.source, tp), deadline):
+            for record in records_between(
+                self.parts.source, tp, 0, stable_end(self.parts.source, tp), deadline
+            ):
                 met = Canary.decode(record.value)
                 if met is None or met.number >= until:
                     break
@@ -332,7 +334,7 @@ class RehearsalSteps:
         placed = GroupAdmin(self.parts.target).committed(moved).get(move.target_tp)
         if placed is None:
             raise _without_position(moved, self.parts.target.alias)
-        end = end_of(self.parts.target, move.target_tp)
+        end = stable_end(self.parts.target, move.target_tp)
         met = records_between(self.parts.target, move.target_tp, placed.offset, end, deadline)
         return judge(self.drill, partition, first, total, [record.value for record in met])
 

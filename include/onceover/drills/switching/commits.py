@@ -10,10 +10,11 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.clients import Consumer, consumers
-from onceover.drills.looks.records import ends_of, next_records
+from onceover.drills.looks.nextrecords import next_records
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.logs.between import stable_ends
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 
@@ -88,7 +89,7 @@ class SourceGroups:
         if not tps:
             return []
         starts = self.source.retry(lambda: self.source.list_offsets(tps, calls.EARLIEST))
-        following = next_records(self.source, set(starts.items()), ends_of(self.source, tps), deadline)
+        following = next_records(self.source, set(starts.items()), stable_ends(self.source, tps), deadline)
         return sorted({at for at in reading if following.get((at[1], starts[at[1]])) is not None})
 
     def members(self, living: Collection[str]) -> list[Consumer]:
@@ -140,7 +141,7 @@ class SourceGroups:
     ) -> list[tuple[str, TopicPartition]]:
         """Return where a member has not committed every record; markers behind the last one are none."""
         reading = {at: offset for at, offset in found.items() if at[0] in living}
-        ends = ends_of(self.source, {tp for _, tp in reading}) if reading else {}
+        ends = stable_ends(self.source, {tp for _, tp in reading}) if reading else {}
         before = {at: offset for at, offset in sorted(reading.items()) if offset < ends[at[1]]}
         places = {(tp, offset) for (_, tp), offset in before.items()}
         following = next_records(self.source, places, ends, deadline) if places else {}

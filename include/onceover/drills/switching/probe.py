@@ -14,9 +14,9 @@ from onceover.drills import canary as canaries
 from onceover.drills.canary import judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
-from onceover.drills.looks.records import end_of, records_between
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
+from onceover.kafka.logs.between import records_between, stable_end
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -72,5 +72,5 @@ class Probe:
         return {"written_and_read": _NUMBERS}
 
     def _judged(self, drill: str, tp: TopicPartition, deadline: Deadline) -> canaries.CanaryVerdict:
-        met = records_between(self.target, tp, 0, end_of(self.target, tp), deadline)
+        met = records_between(self.target, tp, 0, stable_end(self.target, tp), deadline)
         return judge(drill, tp.partition, 0, _NUMBERS, [record.value for record in met])

@@ -13,9 +13,9 @@ from typing import Final
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.looks.records import count_between
 from onceover.errors import NeedsOperator
 from onceover.kafka import calls
+from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import Enrolment
@@ -60,11 +60,12 @@ class SourceWatch:
 
         A partition that was not there before is read from its beginning.
         """
-        found = {
-            tp: count_between(self.source, tp, before.get(tp, 0), end, deadline)
-            for tp, end in sorted(now.items())
-        }
+        found = {tp: self._count(tp, before.get(tp, 0), end, deadline) for tp, end in sorted(now.items())}
         return {tp: count for tp, count in found.items() if count}
+
+    def _count(self, tp: TopicPartition, start: int, end: int, deadline: Deadline) -> int:
+        met = records_between(self.source, tp, start, end, deadline, isolation=calls.READ_UNCOMMITTED)
+        return sum(1 for _ in met)
 
     def settle(self, quiet_s: float, deadline: Deadline) -> dict[TopicPartition, int]:
         """Return the ends once nothing was written for ``quiet_s``.

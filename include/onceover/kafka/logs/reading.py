@@ -1,7 +1,8 @@
-"""Reading logs as a consumer would: where a reader stands, and what a leader's answer means.
+"""Where a reader of a log stands, and what a leader's answer means to it: the same for all who read as a
+consumer would. Whoever reads from one offset to another does it by ``kafka.logs.between``.
 
-The one place for it. Two readers are apart on purpose: the copy's own (``copy.loop``) passes batches through
-and judges what it meets as evidence for a stop; the audit's shares no code with the copy that it judges.
+Two readers are apart on purpose: the copy's own (``copy.loop``) passes batches through and judges what it
+meets as evidence for a stop; the audit's shares no code with the copy that it judges.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
 from onceover.kafka.answers import failure
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.logs.fetcher import Position
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
@@ -43,7 +45,7 @@ def place(
     return Position(info.topic_id, offset, leader.leader, leader.leader_epoch, last_fetched_epoch)
 
 
-def visible(
+def batches_in(
     alias: str,
     tp: TopicPartition,
     answer: FetchedPartition,
@@ -51,7 +53,9 @@ def visible(
     *,
     keeps_epochs: bool = False,
 ) -> Iterator[Visible]:
-    """Yield what a consumer meets in an answer, and move the position behind each batch.
+    """Yield the batches in an answer, as a consumer meets them, and move the position behind each.
+
+    Of those in which it meets nothing (markers, what was aborted) only the header is given.
 
     Args:
         alias: of the cluster, for messages.
@@ -67,8 +71,10 @@ def visible(
     if answer.diverging is not None or action is Action.OUT_OF_RANGE:
         raise OffsetGone(f"offset {position.offset} of {tp} is not in the log of {alias} now", where=str(tp))
     if action in (Action.MISSING, Action.RETRY, Action.REFRESH_AND_RETRY):
-        kind = TopicGone if action is Action.MISSING else NotNow
-        raise kind(f"{tp} cannot be read at the moment (error {answer.error_code})", where=str(tp))
+        text = f"{tp} cannot be read at the moment (error {answer.error_code})"
+        if action is Action.MISSING:
+            raise TopicGone(text, code=KafkaCode.MISSING, where=str(tp))
+        raise NotNow(text, where=str(tp))
     if action is not Action.OK:
         raise failure(alias, Api.FETCH, action, answer.error_code, str(tp))
     for each in visible_batches(answer.records, answer.aborted, position.offset, control_type):

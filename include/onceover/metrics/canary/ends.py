@@ -6,7 +6,6 @@ Invariant: only the topic that the flow file names is written, and only that and
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -17,8 +16,9 @@ from onceover.drills.canary import PARTITIONS, Canary
 from onceover.errors import NeedsOperator, NotNow
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
+from onceover.kafka.logs.between import Interval, IntervalReader
 from onceover.kafka.logs.fetcher import Fetcher
-from onceover.kafka.logs.reading import OffsetGone, place, visible
+from onceover.kafka.logs.reading import batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.rounds import own_batches
@@ -158,7 +158,7 @@ class CopyReader:
         read: dict[TopicPartition, tuple[UUID, int]] = {}
         for tp, answer in fetcher.poll(_ANSWER_S):
             position = fetcher.positions[tp]
-            for each in visible(self.target.alias, tp, answer, position):
+            for each in batches_in(self.target.alias, tp, answer, position):
                 found += _values(each)
             read[tp] = (position.topic_id, position.offset)
         # Where one partition's leader has moved, what others have answered is read again, by another reader.
@@ -193,27 +193,11 @@ def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
     """Return the values at the ends of all partitions.
 
     Raises:
-        NotNow: they cannot be read in half a minute.
+        Retriable: they cannot be read in half a minute, or have expired in between.
     """
     partitions = [TopicPartition(info.name, number) for number in info.partitions]
+    starts = source.retry(lambda: source.list_offsets(partitions, calls.EARLIEST))
     ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
-    fetcher, found, deadline = _fetcher(source), list[bytes | None](), Deadline(_LAST_S)
-    try:
-        for tp, end in ends.items():
-            position = place(info, tp.partition, max(0, end - _BEFORE_END))
-            if end and position is not None:
-                fetcher.assign(tp, position)
-        while fetcher.positions:
-            if deadline.passed:
-                raise NotNow(f"the end of {info.name} cannot be read in {_LAST_S:g} s", where=source.alias)
-            fetcher.request(max_wait_ms=POLL_MS, min_bytes=1)
-            for tp, answer in fetcher.poll(_ANSWER_S):
-                with suppress(OffsetGone):  # all that was there has expired: the next record has a new number
-                    for each in visible(source.alias, tp, answer, fetcher.positions[tp]):
-                        found += _values(each)
-                    if fetcher.positions[tp].offset < ends[tp]:
-                        continue
-                fetcher.remove(tp)
-    finally:
-        fetcher.close()
-    return found
+    intervals = {tp: Interval(max(starts[tp], end - _BEFORE_END), end) for tp, end in ends.items()}
+    reader = IntervalReader(source, {info.name: info}, intervals, Deadline(_LAST_S), max_bytes=_FETCH_BYTES)
+    return [value for part in reader.parts() for each in part.batches for value in _values(each)]

@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
-from onceover.drills.looks.records import count_that_may_count
 from onceover.drills.switching.fences import shut
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
-from onceover.model import TopicPartition
 from onceover.planning.operation import wait
 from onceover.seeding import spec as seedspec
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
@@ -30,7 +27,7 @@ from onceover.seeding.origins import (
     Origin,
 )
 from onceover.seeding.plan import Choice
-from onceover.seeding.promoted import PromotedOrigin
+from onceover.seeding.promoted import PromotedOrigin, records_that_may_count
 from onceover.seeding.seamsearch import DEFAULT_LIMIT
 from onceover.topics.own import StateSettings
 from onceover.wiring.failovers.drills import drill_journal
@@ -38,7 +35,6 @@ from onceover.wiring.failovers.fences import let_in
 from onceover.wiring.flows import identity, journal_of, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
 
-_READ_S: Final = 60.0
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
 
@@ -163,7 +159,7 @@ def _origin(
             return _other_flow(flow, spec.value, stack)
         case seedspec.PROMOTED:
             promoted = load_flow(spec.value)
-            written = partial(_written, target)
+            written = partial(records_that_may_count, target)
             return PromotedOrigin(promoted.flow, written, _PromotedFences(promoted, source))
         case start:
             return LogOrigin(start)
@@ -193,7 +189,3 @@ def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
     source, target = open_clusters(other)
     stack.enter_context(source)
     return FlowOrigin(other.flow, stack.enter_context(target))
-
-
-def _written(target: Cluster, tp: TopicPartition, start: int, end: int) -> int:
-    return count_that_may_count(target, tp, start, end, Deadline(_READ_S))

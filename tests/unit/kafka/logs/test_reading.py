@@ -9,7 +9,7 @@ import pytest
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.logs.fetcher import Position
-from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.logs.reading import OffsetGone, TopicGone, batches_in, place
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
@@ -31,20 +31,20 @@ def test_each_refusal_has_one_meaning(code: int, expected: type[OnceoverError]) 
     """Expired, gone, a leader that moved, a right that is missing, and what nobody knows."""
     position = Position(ID, 4, 3, 5)
     with pytest.raises(expected):
-        list(visible("west", TP, answer(code), position))
+        list(batches_in("west", TP, answer(code), position))
     assert position.offset == 4
 
 
 def test_a_log_that_is_another_one_has_not_the_offset_that_was_read_to() -> None:
     """Whatever stands there now (KIP-320)."""
     with pytest.raises(OffsetGone, match="offset 4 of orders:0 is not in the log of west"):
-        list(visible("west", TP, answer(diverging=DivergingEpoch(4, 2)), Position(ID, 4, 3, 5, 5)))
+        list(batches_in("west", TP, answer(diverging=DivergingEpoch(4, 2)), Position(ID, 4, 3, 5, 5)))
 
 
 def test_a_refusal_for_good_is_no_reason_to_ask_again() -> None:
     """A broker that cannot read its own log."""
     with pytest.raises(NeedsOperator):
-        list(visible("west", TP, answer(2), Position(ID, 4, 3, 5)))
+        list(batches_in("west", TP, answer(2), Position(ID, 4, 3, 5)))
 
 
 @pytest.mark.parametrize(("partition", "led"), [(0, True), (1, False), (2, False)])
