@@ -47,7 +47,7 @@ def assert_in_their_partitions(offsets: Offsets) -> None:
 @pytest.mark.parametrize(
     ("kind", "restarts"),
     [
-        ("exactly_once", 2),
+        ("exactly_once", 1),
         pytest.param("exactly_once", 5, marks=pytest.mark.soak),
         pytest.param("plain", 5, marks=pytest.mark.soak),
     ],

@@ -5,23 +5,17 @@ What is read on both sides is read by ordinary clients, which know nothing of th
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import GroupPlan
-from onceover.process.children import ChildProcess
 from onceover.state.steps import Step
 from onceover.wiring.groups import GroupRequest
-from tests.support import topics_process
 from tests.support.adversary import Traffic
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.groups import (
@@ -35,14 +29,13 @@ from tests.support.groups import (
     offset_of,
     unread,
 )
+from tests.support.killed import killed_command
 from tests.support.operations import apply_groups, follow_groups
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, delete_topics
 from tests.support.wait import wait_until
 
 DONE, OPERATOR = 0, 3
-_SCRIPT = Path(topics_process.__file__)
-_PATHS = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
 _TIMEOUT_S = 60.0
 
 
@@ -77,16 +70,8 @@ class Groups:
 
     def killed_at(self, step: Step, count: int) -> None:
         """Run ``apply`` in a process that kills itself with -9 at a step."""
-        arguments = [sys.executable, str(_SCRIPT), step.name, str(count), "groups", "apply"]
         path = self.replica.flow.path
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(_PATHS)}
-        child = ChildProcess.start(
-            [*arguments, str(path)], name="apply", log_path=path.with_suffix(".log"), env=env
-        )
-        try:
-            assert child.wait(_TIMEOUT_S) == -signal.SIGKILL, child.tail()
-        finally:
-            child.kill()
+        killed_command(step, count, ["groups", "apply", str(path)], path.with_suffix(".log"))
 
     def decision(self, document: dict[str, Any], suffix: object) -> tuple[str, str | None]:
         (entry,) = [p for p in document["positions"] if p["group"] == self.name(suffix)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,13 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.errors import Fenced
 from onceover.positions import reader as mapreader
-from onceover.process.children import ChildProcess
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step
 from tests.support.adversary import EPOCH_MS
 from tests.support.flows import InlineFlow
 from tests.support.groups import committed
+from tests.support.killed import killed_command
 from tests.support.mapparts import hanging, mapped
 from tests.support.rawkafka import Codec
 from tests.support.replica import Live, Replica, delete_before, delete_topics
@@ -31,8 +29,6 @@ from tests.support.wait import wait_until
 from tests.support.waysout import Command, commands, follow
 
 _TIMEOUT_S = 60.0
-_KILLED = -9
-_SCRIPT = Path(__file__).parents[1] / "support" / "topics_process.py"
 
 
 class Seeding:
@@ -93,15 +89,8 @@ class Seeding:
 
     def killed_at(self, step: Step, origin: str) -> None:
         """Run ``apply`` in a process that kills itself at a step."""
-        arguments = [sys.executable, str(_SCRIPT), step.name, "1", "seed", "apply", self.flow]
-        paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        log = self.home / "killed.log"
-        child = ChildProcess.start([*arguments, "--from", origin], name="seed", log_path=log, env=env)
-        try:
-            assert child.wait(_TIMEOUT_S) == _KILLED, child.tail()
-        finally:
-            child.kill()
+        arguments = ["seed", "apply", self.flow, "--from", origin]
+        killed_command(step, 1, arguments, self.home / "killed.log")
 
 
 @pytest.fixture

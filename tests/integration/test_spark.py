@@ -89,6 +89,13 @@ def assert_starts_lean(jvm_pid: int) -> None:
     assert (len(daemons), heavy) == (1, [])
 
 
+def assert_one_scratch(own: Path) -> Path:
+    """What Spark has in use lies where the next start finds it, and nowhere else; return where."""
+    (living,) = own.iterdir()
+    assert {each.name.split("-")[0] for each in living.iterdir()} >= {"lock", "blockmgr", "spark"}
+    return living
+
+
 def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     flow: Path,
     topic: str,
@@ -98,21 +105,60 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     tmp_path: Path,
 ) -> None:
     """Kill -9 of a worker and of the driver, checkpoint and receipts deleted: G2, G4."""
-    first = Replicate(flow, tmp_path, "--until", "forever")
-    workers = first.copying()
+    run = Replicate(flow, tmp_path, "--until", "forever")
+    workers = run.copying()
     wait_until(lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, START_S, "something is copied")
     # Whoever finds the UI is not asked for a login.
-    ui = first.driver_note()["ui"]
+    ui = run.driver_note()["ui"]
     assert "(kill)" not in press_kill(ui)
     # Nor do the other ports of a local driver open to another JVM of the machine, which has no secret.
     assert open_doors(driver_port(ui)) == []
-    assert_starts_lean(first.driver_note()["jvm_pid"])
+    assert_starts_lean(run.driver_note()["jvm_pid"])
     workers[0].kill()
     before = InlineFlow(flow).status()["last_commit_ms"]
     wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"] > before, START_S, "copying goes on")
-    os.kill(first.driver_note()["pid"], signal.SIGKILL)
-    # Started again at once, by the command itself.
-    wait_until(lambda: first.driver_note()["generation"] == 2, START_S, "another driver leads the flow")
+    # Started again at once, by the command itself: it stands still until the hints are gone.
+    note = run.driver_note()
+    jvm = psutil.Process(note["jvm_pid"])
+    run.child.pause()
+    os.kill(note["pid"], signal.SIGKILL)
+    wait_until(lambda: jvm.status() == psutil.STATUS_ZOMBIE, START_S, "the JVM has ended with its driver")
+    shutil.rmtree(tmp_path / flow.stem / "checkpoint")
+    shutil.rmtree(tmp_path / flow.stem / "receipts", ignore_errors=True)
+    run.child.resume()
+    wait_until(lambda: run.driver_note()["generation"] == 2, START_S, "another driver leads the flow")
+    run.copying()
+    assert_one_scratch(tmp_path / flow.stem / "tmp")
+    traffic.stop()
+    wait_until(lambda: caught_up(flow), START_S, "the flow is caught up")
+    code, stopped = run_cli(tmp_path, "stop", str(flow))
+    assert (code, stopped["stopped"], stopped["was_running"]) == (0, True, True)
+    assert run.wait() == 0
+
+    document = run.document()
+    assert document["command"] == "replicate"
+    assert (document["generation"], document["restarts"]) == (2, 1)
+    assert_same(source_cluster.client, target_cluster.client, [topic])
+    assert_nothing_open(flow, target_cluster)
+    rows = pq.read_table(next((tmp_path / flow.stem / "receipts").iterdir())).to_pylist()
+    assert sum(row["records"] for row in rows) == document["records"]
+    # Checkpoint, receipts, logs, hints: made by the command, the JVM and the driver.
+    assert open_to_others(tmp_path / flow.stem) == []
+    assert list((tmp_path / flow.stem / "tmp").iterdir()) == []
+
+
+@pytest.mark.soak
+def test_killed_command_leaves_what_the_next_start_takes_away(
+    flow: Path,
+    topic: str,
+    traffic: Traffic,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    tmp_path: Path,
+) -> None:
+    """Kill -9 of the command and its JVM, which Spark's temporary files outlive; hints deleted: G2, G4."""
+    first = Replicate(flow, tmp_path, "--until", "forever")
+    first.copying()
     jvm = psutil.Process(first.driver_note()["jvm_pid"])
     os.kill(first.child.pid, signal.SIGKILL)
     jvm.kill()
@@ -125,25 +171,14 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     (killed,) = own.iterdir()
     second = Replicate(flow, tmp_path, "--until", "forever")
     second.copying()
-    # What Spark had in use lies where the next start finds it, and nowhere else.
-    (living,) = own.iterdir()
-    assert living != killed
-    assert {each.name.split("-")[0] for each in living.iterdir()} >= {"lock", "blockmgr", "spark"}
+    assert assert_one_scratch(own) != killed
     traffic.stop()
     wait_until(lambda: caught_up(flow), START_S, "the flow is caught up")
-    code, stopped = run_cli(tmp_path, "stop", str(flow))
-    assert (code, stopped["stopped"], stopped["was_running"]) == (0, True, True)
+    assert run_cli(tmp_path, "stop", str(flow))[0] == 0
     assert second.wait() == 0
-
-    document = second.document()
-    assert document["command"] == "replicate"
-    assert document["generation"] == 3
+    assert second.document()["generation"] == 2
     assert_same(source_cluster.client, target_cluster.client, [topic])
     assert_nothing_open(flow, target_cluster)
-    rows = pq.read_table(next((tmp_path / flow.stem / "receipts").iterdir())).to_pylist()
-    assert sum(row["records"] for row in rows) == document["records"]
-    # Checkpoint, receipts, logs, hints: made by the command, the JVM and the driver.
-    assert open_to_others(tmp_path / flow.stem) == []
     assert list(own.iterdir()) == []
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,6 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.config.flow.load import load_flow
 from onceover.errors import NeedsOperator
-from onceover.process.children import ChildProcess
 from onceover.state import names
 from onceover.state.log import StateLog
 from onceover.state.records.managed import read_managed
@@ -22,13 +19,12 @@ from onceover.state.steps import Step
 from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.sync import SyncPlan
 from onceover.wiring.flows import open_clusters
+from tests.support.killed import killed_command
 from tests.support.operations import apply_topics
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, alter_config, topic_config
 
 _TIMEOUT_S = 60.0
-_SCRIPT = Path(__file__).parents[1] / "support" / "topics_process.py"
-_KILLED = -9
 
 
 @pytest.fixture
@@ -61,14 +57,7 @@ class Commands:
 
     def killed_at(self, step: Step, count: int = 1) -> None:
         """Run ``apply`` in a process of its own that kills itself."""
-        arguments = [sys.executable, str(_SCRIPT), step.name, str(count), "topics", "apply", str(self.flow)]
-        paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        child = ChildProcess.start(arguments, name="apply", log_path=self.flow.with_suffix(".log"), env=env)
-        try:
-            assert child.wait(_TIMEOUT_S) == _KILLED, child.tail()
-        finally:
-            child.kill()
+        killed_command(step, count, ["topics", "apply", str(self.flow)], self.flow.with_suffix(".log"))
 
     def journal(self) -> list[dict[str, Any]]:
         path = self._home / self.replica.name / "journal" / "topics.jsonl"

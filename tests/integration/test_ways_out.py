@@ -37,7 +37,7 @@ from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, alter_config, delete_before, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
-from tests.support.waysout import Command, commands, follow
+from tests.support.waysout import APPLY, Command, commands, follow
 from tests.unit.handlers import samples
 
 _TIMEOUT_S = 30.0
@@ -311,11 +311,13 @@ def test_a_handler_that_does_not_take_a_partition(
 Beside = Callable[[str], str]
 
 
-def put_progress(replica: Replica, topic: str, offset: int, beside: Beside = lambda _: "") -> None:
+def put_progress(
+    replica: Replica, topic: str, offset: int, beside: Beside = lambda _: "", *, partition: int = 0
+) -> None:
     """Commit an offset for the flow, as a tool for groups would; ``beside`` makes metadata of the old."""
     group = names.progress_group(replica.name)
-    _, old = committed(replica.target_client, group, topic)[0]
-    commit(replica.target_client, group, topic, {0: offset}, metadata=beside(old))
+    _, old = committed(replica.target_client, group, topic)[partition]
+    commit(replica.target_client, group, topic, {partition: offset}, metadata=beside(old))
 
 
 def kept(old: str) -> str:
@@ -331,31 +333,62 @@ def of_a_later_epoch(old: str) -> str:
     return json.dumps({**json.loads(old), "epoch": 1_000_000}, separators=(",", ":"))
 
 
-@pytest.mark.parametrize(
-    ("offset", "beside", "code"),
-    [
-        (90, lambda _: "", "PROGRESS_FOREIGN"),
-        pytest.param(10, lambda _: "", "PROGRESS_FOREIGN", marks=pytest.mark.soak),
-        pytest.param(90, kept, "PROGRESS_FOREIGN", marks=pytest.mark.soak),
-        (10, of_a_later_release, "PROGRESS_UNREADABLE"),
-    ],
-    ids=["moved", "the same number", "moved with its metadata", "of a later release"],
-)
-def test_progress_that_others_wrote_is_not_believed(
-    scene: Scene, capsys: Capture, offset: int, beside: Beside, code: str
-) -> None:
-    """A reset with a tool for groups would skip 80 records silently; the map knows where it was."""
-    replica = scene.replica
-    scene.feed(90)
-    put_progress(replica, scene.topic, offset, beside)
+class Foreign(NamedTuple):
+    """What somebody else has written into the progress group, where 100 was copied of 190."""
+
+    offset: int
+    beside: Beside
+    code: str = "PROGRESS_FOREIGN"
+
+
+FOREIGN = {
+    "moved": Foreign(180, lambda _: ""),
+    "the same number": Foreign(100, lambda _: ""),
+    "moved with its metadata": Foreign(180, kept),
+    "of a later release": Foreign(100, of_a_later_release, "PROGRESS_UNREADABLE"),
+}
+
+
+def test_progress_that_others_wrote_is_not_believed(replica: Replica, capsys: Capture) -> None:
+    """A reset with a tool for groups would skip 80 records silently; the map knows where it was.
+
+    One that saves and restores groups puts an older position back, with its metadata: everything behind it
+    would be copied again. Where it was moved on purpose, the other way out goes on where it stands; its plan
+    says that nobody knows what that skips.
+    """
+    scene, put_back = Scene(replica, partitions=len(FOREIGN) + 1), len(FOREIGN)
+    on_purpose, group = replica.topic("on-purpose", 2), names.progress_group(replica.name)
+    older = committed(replica.target_client, group, scene.topic)
+    for _ in range(2):
+        replica.copy()
+        scene.feed(90)
+        for partition in (0, 1):
+            replica.source.plain(on_purpose, partition, replica.source.records(95), Codec.LZ4)
+    for partition, (offset, beside, _) in enumerate(FOREIGN.values()):
+        put_progress(replica, scene.topic, offset, beside, partition=partition)
+    offset, beside_it = older[put_back]
+    commit(replica.target_client, group, scene.topic, {put_back: offset}, metadata=beside_it)
+    for partition, offset in enumerate((185, 95)):
+        put_progress(replica, on_purpose, offset, partition=partition)
     scene.expect_copied(90)
-    scene.expect_stop(capsys, code)
-    plan, apply, _ = ways(replica, scene.topic, code)
-    assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [10]
+
+    stops = [(each.code, ()) for each in FOREIGN.values()] + [("PROGRESS_FOREIGN", ("put back",))]
+    for partition, (code, words) in enumerate(stops):
+        scene.expect_stop(capsys, code, *words, partition=partition)
+    for partition in (0, 1):
+        *_, skip = ways(replica, on_purpose, "PROGRESS_FOREIGN", partition)
+        changes = [c for c in skip.run(capsys)["changes"] if c["what"] == "position"]
+        assert [(c["risk"], c["records"]) for c in changes] == [("skip", None)]
+        skip.run(capsys, APPLY)
+    (all_of_them,) = {tuple(ways(replica, scene.topic, code, p)[:2]) for p, (code, _) in enumerate(stops)}
+    plan, apply = all_of_them
+    changes = [c for c in plan.run(capsys)["changes"] if c["what"] == "position"]
+    assert [c["to"] for c in changes] == [100] * len(stops)
     apply.run(capsys)
-    scene.expect_copied(90)
+    scene.expect_copied(90 * len(stops) + 5 + 95)
     scene.expect_clear(capsys)
-    replica.assert_same()
+    expect_copying(replica, scene.topic, scene.other, on_purpose)
+    replica.assert_same(scene.topic, scene.other)
 
 
 def expect_not_believed(scene: Scene, capsys: Capture, older: Mapping[int, tuple[int, str]]) -> Command:
@@ -369,20 +402,6 @@ def expect_not_believed(scene: Scene, capsys: Capture, older: Mapping[int, tuple
     plan, apply, _ = ways(replica, scene.topic, "PROGRESS_FOREIGN")
     assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [100]
     return apply
-
-
-def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Scene, capsys: Capture) -> None:
-    """By a tool that saves and restores groups: everything behind it would be copied again silently."""
-    replica = scene.replica
-    older = committed(replica.target_client, names.progress_group(replica.name), scene.topic)
-    scene.feed(90)
-    scene.expect_copied(180)
-    apply = expect_not_believed(scene, capsys, older)
-    apply.run(capsys)
-    scene.feed(5)
-    scene.expect_copied(10)
-    scene.expect_clear(capsys)
-    replica.assert_same()
 
 
 @pytest.mark.soak
@@ -460,25 +479,6 @@ def test_what_a_killed_run_left_behind_a_position_is_no_reason_for_doubt(
     scene.expect_clear(capsys)
     assert len(replica.target_records(scene.topic)) == 30 + 2
     replica.assert_same(scene.other)
-
-
-@pytest.mark.parametrize("offset", [90, pytest.param(10, marks=pytest.mark.soak)])
-def test_progress_that_was_moved_on_purpose_is_taken_over_by_hand(
-    scene: Scene, capsys: Capture, offset: int
-) -> None:
-    """The other way out: go on where it stands; the plan says that nobody knows what that skips."""
-    replica = scene.replica
-    scene.feed(90)
-    put_progress(replica, scene.topic, offset)
-    scene.expect_copied(90)
-    *_, skip = ways(replica, scene.topic, "PROGRESS_FOREIGN")
-    assert [(c["risk"], c["records"]) for c in skip.run(capsys)["changes"] if c["what"] == "position"] == [
-        ("skip", None)
-    ]
-    follow(capsys, skip)
-    scene.expect_copied(100 - offset)
-    scene.expect_clear(capsys)
-    expect_copying(replica, scene.topic, scene.other)
 
 
 def test_a_source_that_no_longer_knows_our_epoch(

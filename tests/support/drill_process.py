@@ -1,6 +1,6 @@
 """Run a drill in a process that kills, pauses or holds itself before a named step, or right behind it.
 
-Run as ``python drill_process.py FLOW.yaml --step copy --when before --signal KILL``; without a step it
+Arguments are ``FLOW.yaml --step copy --when before --signal KILL``; without a step it
 goes to its end and returns the command's exit code.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -90,8 +89,8 @@ def main() -> int:
         else:
             wait_until(args.hold.exists, _HELD_S, "it is let go")
 
-    # Nobody here commits without being a member.
-    patience = [(commits, "COMMITS_S", 0.5)]
+    # Nobody here commits without being a member; who waits for a sign of life waits for nothing else.
+    patience = [(commits, "COMMITS_S", 0.5), (journal, "_BEAT_S", 0.3)]
     if args.silent is not None:
         patience.append((journal, "SILENT_S", args.silent))
     for module, name, seconds in patience:
@@ -110,7 +109,3 @@ def main() -> int:
         )
     approved = ["--approve"] if args.mode == "planned" else []
     return command_line.main(["drill", "run", str(args.flow), "--mode", args.mode, *approved, "--json"])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.drills import journal
 from onceover.process.children import ChildProcess
+from tests.support import template
 from tests.support.replica import Replica
 
-_SCRIPT = Path(__file__).with_name("drill_process.py")
 _TIMEOUT_S = 30.0
 
 
@@ -54,11 +52,8 @@ def nobody_alive() -> Iterator[None]:
 @contextmanager
 def rehearsing(replica: Replica, log: Path, **options: Any) -> Iterator[ChildProcess]:
     """Rehearse in a process of its own meanwhile; ``options`` are those of ``drill_process``."""
-    paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     more = [part for name, value in options.items() for part in (f"--{name}", value)]
-    command = [sys.executable, str(_SCRIPT), str(replica.flow.path), *more]
-    child = ChildProcess.start(command, name="drill", log_path=log, env=env)
+    child = template.shared().start([str(replica.flow.path), *more], log, "drill_process")
     try:
         yield child
     finally:

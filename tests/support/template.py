@@ -1,4 +1,4 @@
-"""Flows in processes of their own that begin at once: forked from one process that has loaded everything.
+"""Flows and commands in processes of their own that begin at once, forked from one that has loaded all.
 
 A new Python takes a second of CPU to load the modules of a flow, and a test run starts a hundred flows only
 to kill them. What is forked is a process like any other: a session, a group, a log and an environment of its
@@ -11,6 +11,7 @@ output, until the input ends.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -27,6 +28,8 @@ from onceover.process.children import ChildProcess
 _PROJECT: Final = Path(__file__).parents[2]
 _PR_SET_PDEATHSIG: Final = 1
 _END_TIMEOUT_S: Final = 30.0
+# Beside this file; each has a ``main`` that goes by its arguments.
+SCRIPTS: Final = ("flow_process", "drill_process", "topics_process")
 
 
 class _Forked:
@@ -61,12 +64,12 @@ class Template:
             start_new_session=True,
         )
 
-    def start(self, arguments: Sequence[str], log_path: Path) -> ChildProcess:
-        """Start ``flow_process.py`` with these arguments, and this process's environment of now."""
+    def start(self, arguments: Sequence[str], log_path: Path, script: str = "flow_process") -> ChildProcess:
+        """Start one of ``SCRIPTS`` with these arguments, and this process's environment of now."""
         log_path.parent.mkdir(parents=True, exist_ok=True)
         request = {"arguments": list(arguments), "environ": dict(os.environ), "log": str(log_path)}
-        forked = _Forked(self, self.ask(request))
-        return ChildProcess("flow", cast("subprocess.Popen[bytes]", forked), log_path)
+        forked = _Forked(self, self.ask({**request, "script": script}))
+        return ChildProcess(script, cast("subprocess.Popen[bytes]", forked), log_path)
 
     def ask(self, request: dict[str, Any]) -> int:
         """Send one request and return its answer."""
@@ -108,10 +111,8 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
 def serve() -> int:
     """Fork and reap as asked. Returns at the end of the input, and in every forked process at its own end."""
     # Loaded here: who starts the template needs none of it. No thread may run yet, as none would be forked.
-    import pyarrow  # noqa: F401 - as in flow_process.py
-
-    from tests.support import flow_process
-
+    importlib.import_module("pyarrow")  # as in flow_process.py
+    scripts = {name: importlib.import_module(f"tests.support.{name}") for name in SCRIPTS}
     for line in sys.stdin:
         request = json.loads(line)
         if "reap" in request:
@@ -119,7 +120,7 @@ def serve() -> int:
             _answer(os.waitstatus_to_exitcode(status))
         elif os.fork() == 0:
             _become(request)
-            return flow_process.main()
+            return int(scripts[request["script"]].main())
     return 0
 
 

@@ -29,7 +29,7 @@ from tests.support.grants import (
 )
 from tests.support.groups import commit
 from tests.support.guarded import Pair
-from tests.support.orphaned import orphaned
+from tests.support.orphaned import Orphaned, orphaned
 from tests.support.replica import Replica, delete_topics
 from tests.support.rightstable import command_rights
 
@@ -176,10 +176,32 @@ def test_acls_are_synced_with_the_rights_of_their_rows(copied: Copied, capsys: C
         assert (code, document["refused"]) == (0, []), document
 
 
-def test_orphans_are_exported_with_the_rights_of_their_rows(
+ORPHAN_WORDS: Final = (["plan"], ["apply", "--rebuild"])
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """A flow with orphans on its source, and a user that may do nothing any more."""
+
+    replica: Orphaned
+    pair: Pair
+
+    def run(self, capsys: Capture, words: list[str], rights: Rights) -> tuple[int, dict[str, Any]]:
+        """Run ``drill orphans`` with these rights."""
+        source, target = self.pair
+        with granted(source, rights[0]), granted(target, rights[1]):
+            return self.replica.orphans(capsys, *words)
+
+    def rights(self, words: list[str]) -> Rights:
+        """Return those of the command's rows."""
+        return command_rights(f"drill orphans {' '.join(words)}", self.replica.name)
+
+
+@pytest.fixture
+def left_alone(
     guarded: Pair, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    """Without each of them, the one that is missing is named, and nothing is deleted."""
+) -> Iterator[Exporting]:
+    """Such a flow, with a group on either side."""
     monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
     source, target = guarded
     inside = source.internal_bootstrap, target.internal_bootstrap
@@ -190,27 +212,38 @@ def test_orphans_are_exported_with_the_rights_of_their_rows(
             commit(client, group_of(topic), topic, {0: 3})
         replica.source_client, replica.target_client = dict(source.client), dict(target.client)
         replica.write_flow()
+        yield Exporting(replica, guarded)
 
-        def run(words: list[str], rights: Rights) -> tuple[int, dict[str, Any]]:
-            with granted(source, rights[0]), granted(target, rights[1]):
-                return replica.orphans(capsys, *words)
 
-        silent = set()
-        for words in (["plan"], ["apply", "--rebuild"]):
-            rights = command_rights(f"drill orphans {' '.join(words)}", replica.name)
-            # Without DELETE all is exported, and then nothing needs WRITE: what keeps a topic comes last.
-            export = list(_singles(command_rights("drill orphans apply", replica.name)))
-            for side, kind, name, is_prefix, operation in sorted(
-                _singles(rights), key=lambda single: single not in export
-            ):
-                code, document = run(words, _without(rights, side, (kind, name, is_prefix, operation)))
-                if code == 0 or "grant" not in str(document):
-                    silent.add((["source", "target"][side], name, operation))
-                if code == 0 and words != ["plan"]:
-                    pytest.fail(f"done without {operation} on {name}")
-            code, document = run(words, rights)
-            assert (code, document["refused"]) == (0, []), document
-        assert silent == set()
+def test_orphans_are_exported_with_the_rights_of_their_rows(left_alone: Exporting, capsys: Capture) -> None:
+    for words in ORPHAN_WORDS:
+        code, document = left_alone.run(capsys, words, left_alone.rights(words))
+        assert (code, document["refused"]) == (0, []), document
+
+
+@pytest.mark.soak
+def test_a_right_that_is_missing_is_named_where_orphans_are_exported(
+    left_alone: Exporting, capsys: Capture
+) -> None:
+    """Without each of them, the one that is missing is named, and nothing is deleted."""
+    silent = set()
+    for words in ORPHAN_WORDS:
+        rights = left_alone.rights(words)
+        # Without DELETE all is exported, and then nothing needs WRITE: what keeps a topic comes last.
+        export = list(_singles(left_alone.rights(["apply"])))
+        for side, kind, name, is_prefix, operation in sorted(
+            _singles(rights), key=lambda single: single not in export
+        ):
+            code, document = left_alone.run(
+                capsys, words, _without(rights, side, (kind, name, is_prefix, operation))
+            )
+            if code == 0 or "grant" not in str(document):
+                silent.add((["source", "target"][side], name, operation))
+            if code == 0 and words != ["plan"]:
+                pytest.fail(f"done without {operation} on {name}")
+        code, document = left_alone.run(capsys, words, rights)
+        assert (code, document["refused"]) == (0, []), document
+    assert silent == set()
 
 
 @pytest.mark.soak

@@ -77,24 +77,58 @@ def write_until(replica: Replica, topic: str, over: threading.Event) -> None:
         replica.source.plain(topic, 0, replica.source.records(1))
 
 
-def test_everything_is_carried_over(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
-    """Records, groups; writers are kept off; the copies are promoted, and the flow copies them no more."""
-    topic = replica.topic(partitions=2)
-    replica.source.plain(topic, 0, replica.source.records(20))
-    commit(replica.source_client, f"{replica.name}-billing", topic, {0: 7, 1: 0})
+def test_everything_is_carried_over_in_waves(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
+    """Records, groups; writers are kept off; the copies are promoted, and the flow copies them no more.
+
+    The first wave leaves the rest copied, once the flow is started again; the last takes what is left.
+    """
+    first, second = replica.topic(partitions=2), replica.topic("b")
+    replica.source.plain(first, 0, replica.source.records(20))
+    commit(replica.source_client, f"{replica.name}-billing", first, {0: 7, 1: 0})
     with replica.running():
-        code, told = ran(replica, capsys)
-    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
+        code, told = ran(replica, capsys, "--topics", first)
+    assert (code, told["verdict"], told["plan"]["topics"]) == (DONE, "PASS", [first]), trouble(told)
     assert [step["name"] for step in told["steps"]] == [n for n in STEP_NAMES if n != "reverse"]
-    assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 7
+    assert offset_of(replica.target_client, f"{replica.name}-billing", first) == 7
     replica.assert_same()
-    assert {(a.principal, a.operation, a.permission) for a in acls_of(replica)} == {
-        ("User:*", "WRITE", "DENY")
+    assert {(a.name, a.principal, a.operation, a.permission) for a in acls_of(replica)} == {
+        (first, "User:*", "WRITE", "DENY")
     }
     heard = Path(replica.flow.path.parent / "heard").read_text()
-    assert heard == f"redirect {replica.name} {topic}\n"
+    assert heard == f"redirect {replica.name} {first}\n"
+    replica.source.plain(second, 0, replica.source.records(5))
+    replica.copy()
+    assert len(replica.target_records(second)) == 5
+    code, told = ran(replica, capsys)
+    assert (code, told["plan"]["topics"]) == (DONE, [second]), trouble(told)
+    assert {each.name for each in acls_of(replica)} == {first, second}
+    copies_nothing_more(replica, capsys, first, second)
     code, again = ran(replica, capsys)
     assert (code, again["error"]["code"]) == (USAGE, "NOTHING_CHOSEN")
+
+
+def copies_nothing_more(replica: Switched, capsys: pytest.CaptureFixture[str], *topics: str) -> None:
+    """Started again, it leaves what was promoted alone, says so, and nobody has to decide anything."""
+    code, told = replica.command(capsys, "status", str(replica.flow.path))
+    (status,) = told["flows"]
+    assert (code, status["state"], status["run"]["state"], status["needs"]) == (
+        DONE,
+        "promoted",
+        "promoted",
+        [],
+    )
+    assert {(note["code"], note["object"]) for note in status["notes"]} == {("PROMOTED", t) for t in topics}
+    assert {(each["topic"], each["in"], each["target_topic"]) for each in status["topics"]} >= {
+        (topic, False, topic) for topic in topics
+    }
+    for topic in topics:
+        replica.source.plain(topic, 0, replica.source.records(3))
+    before = [replica.target_records(topic) for topic in topics]
+    replica.copy()
+    assert [replica.target_records(topic) for topic in topics] == before
+    code, told = replica.command(capsys, "status", str(replica.flow.path))
+    assert (code, told["flows"][0]["needs"]) == (DONE, []), json.dumps(told, indent=1)
+    assert "PROMOTED" in json.dumps(told)
 
 
 @pytest.fixture
@@ -126,7 +160,7 @@ class Applications:
 
     def go_on(self) -> None:
         """Return once each has written, and read, more than until now."""
-        before = [w.acknowledged + 20 for w in self.writers]
+        before = [w.acknowledged + 10 for w in self.writers]
 
         def further() -> bool:
             written = all(w.acknowledged > n for w, n in zip(self.writers, before, strict=True))
@@ -272,49 +306,42 @@ def test_a_group_that_paused_and_has_gone_on_is_put_in_place_once_more(
     assert offset_of(replica.target_client, group, topic) == 12
 
 
-def test_what_passes_is_waited_for_when_groups_are_put_in_place(
+def test_what_passes_is_waited_for_before_anybody_is_kept_off_and_when_groups_are_put_in_place(
     replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader of the target begins to commit for the group in a transaction, and aborts it soon."""
+    """A reader of the target begins to commit for the group in a transaction, and aborts it soon.
+
+    Nobody has to decide about a commit that is about to be decided.
+    """
     topic, group = copied(replica), f"{replica.name}-billing"
-    real, left = Placing.once, list[str]()
-
-    def once(placing: Placing) -> tuple[GroupPlan, AppliedGroups]:
-        if left:
-            return real(placing)
-        with commit_undecided(replica.target_client, group, CommittedPlace(topic, 0, 8)) as reader:
-            planned, applied = real(placing)
-            left.extend(refusal.code for refusal in applied.waiting)
-            reader.abort_transaction(TIMEOUT_S)
-        return planned, applied
-
-    monkeypatch.setattr(Placing, "once", once)
-    with replica.running():
-        code, told = ran(replica, capsys)
-    assert (code, told["verdict"], left) == (DONE, "PASS", ["COMMIT_PENDING"]), trouble(told)
-    assert offset_of(replica.target_client, group, topic) == 7
-
-
-def test_a_failover_is_looked_at_until_what_passes_has(
-    replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anybody is kept off: nobody has to decide about a commit that is about to be decided."""
-    topic, group = copied(replica), f"{replica.name}-billing"
-    real, seen = drills.dry_run, list[list[str]]()
+    real_look, real_once = drills.dry_run, Placing.once
+    seen, left = list[list[str]](), list[str]()
 
     def dry_run(flow: Flow, groups: GroupRequest | None = None) -> DryRun:
         if seen:
-            return real(flow, groups)
+            return real_look(flow, groups)
         with commit_undecided(replica.target_client, group, CommittedPlace(topic, 0, 8)) as reader:
-            found = real(flow, groups)
+            found = real_look(flow, groups)
             seen.append([need["code"] for need in found.document()["needs"]])
             reader.abort_transaction(TIMEOUT_S)
         return found
 
+    def once(placing: Placing) -> tuple[GroupPlan, AppliedGroups]:
+        if left:
+            return real_once(placing)
+        with commit_undecided(replica.target_client, group, CommittedPlace(topic, 0, 8)) as reader:
+            planned, applied = real_once(placing)
+            left.extend(refusal.code for refusal in applied.waiting)
+            reader.abort_transaction(TIMEOUT_S)
+        return planned, applied
+
     monkeypatch.setattr(switchovers, "dry_run", dry_run)
+    monkeypatch.setattr(Placing, "once", once)
     with replica.running():
         code, told = ran(replica, capsys)
-    assert (code, told["verdict"], seen) == (DONE, "PASS", [["COMMIT_PENDING"]]), trouble(told)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
+    assert (seen, left) == ([["COMMIT_PENDING"]], ["COMMIT_PENDING"])
+    assert offset_of(replica.target_client, group, topic) == 7
 
 
 def test_whom_nothing_would_put_in_place_is_named_before_anybody_is_kept_off(
@@ -463,47 +490,6 @@ def test_what_fails_behind_the_promotion_goes_on_when_it_is_run_again(
     assert (code, again["verdict"]) == (DONE, "PASS"), json.dumps(again, indent=1)
     assert again["plan"]["goes_on"] == told["drill"]
     assert [step["name"] for step in again["steps"]] == ["redirect", "verify", "undo"]
-
-
-def test_a_flow_that_was_promoted_copies_nothing_more(
-    replica: Switched, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Started again, it leaves the topic alone, says so, and nobody has to decide anything."""
-    topic = copied(replica)
-    assert ran(replica, capsys)[0] == DONE
-    code, told = replica.command(capsys, "status", str(replica.flow.path))
-    (status,) = told["flows"]
-    assert (code, status["state"], status["run"]["state"], status["needs"]) == (
-        DONE,
-        "promoted",
-        "promoted",
-        [],
-    )
-    assert [(note["code"], note["object"]) for note in status["notes"]] == [("PROMOTED", topic)]
-    assert [(each["in"], each["target_topic"]) for each in status["topics"] if each["topic"] == topic] == [
-        (False, topic)
-    ]
-    replica.source.plain(topic, 0, replica.source.records(3))
-    before = replica.target_records(topic)
-    replica.copy()
-    assert replica.target_records(topic) == before
-    code, told = replica.command(capsys, "status", str(replica.flow.path))
-    assert (code, told["flows"][0]["needs"]) == (DONE, []), json.dumps(told, indent=1)
-    assert "PROMOTED" in json.dumps(told)
-
-
-def test_topics_go_over_in_waves(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first leaves the rest copied, once the flow is started again; the last takes what is left."""
-    first, second = copied(replica), replica.topic("b")
-    replica.copy()
-    code, told = ran(replica, capsys, "--topics", first)
-    assert (code, told["plan"]["topics"]) == (DONE, [first]), json.dumps(told, indent=1)
-    replica.source.plain(second, 0, replica.source.records(5))
-    replica.copy()
-    assert len(replica.target_records(second)) == 5
-    code, told = ran(replica, capsys)
-    assert (code, told["plan"]["topics"]) == (DONE, [second]), json.dumps(told, indent=1)
-    assert {each.name for each in acls_of(replica)} == {first, second}
 
 
 def test_a_topic_that_is_made_anew_meanwhile_is_noticed(

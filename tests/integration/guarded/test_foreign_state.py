@@ -21,19 +21,12 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from tests.support.grants import GROUP, TOPIC, grant
 from tests.support.groups import commit
-from tests.support.guarded import Pair, guarded_clusters, guarded_replica
+from tests.support.guarded import Pair, guarded_replica
 from tests.support.replica import Replica, alter_config, delete_topics, topic_config
 
 Capture = pytest.CaptureFixture[str]
 _LARGE_BYTES: Final = 20_000_000
 _FLUSH_S: Final = 20.0
-
-
-@pytest.fixture(scope="module")
-def guarded(session_home: Path) -> Iterator[Pair]:
-    """A pair of its own: a state that nobody can read keeps every flow there from taking topics in."""
-    with guarded_clusters(session_home) as pair:
-        yield pair
 
 
 @pytest.fixture
