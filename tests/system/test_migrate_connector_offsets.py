@@ -116,7 +116,8 @@ def test_a_connector_that_a_person_picks_and_approves_goes_on_in_its_own_topic(
     assert connect.states(counting)[0] == "RUNNING"
     assert own not in connect.topics()
 
-    assert set(run.answer("Approve").values()) == {"success"}
+    run.respond("Approve")
+    assert set(run.answered().values()) == {"success"}
     assert connect.config(counting)["offsets.storage.topic"] == own
     assert_counted(connect.await_more(counting))
     assert "done" in {line["outcome"] for line in journal(var, counting)}
