@@ -12,7 +12,7 @@ from onceover_lab.embed.connect import ConnectCluster
 from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.security import Security
 from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.connect import Connect, Workers, assert_counted, compile_plugin
+from tests.support.connect import Connect, Workers, assert_counted, counting_plugin
 from tests.support.connect_tool import FIRST_RECORDS, Case
 from tests.support.grants import TOPIC, TRANSACTIONAL_ID, denied, grant
 
@@ -56,7 +56,7 @@ def guarded(session_home: Path) -> Iterator[tuple[KafkaCluster, ConnectCluster]]
     try:
         kafka = factory("guarded-connect", security=Security("PLAIN", authorizer=True))
         home = session_home / "guarded-workers"
-        plugin = compile_plugin(home / "plugin")
+        plugin = counting_plugin()
         with ConnectCluster.start(home, kafka.internal_bootstrap, "guarded", plugins=[plugin]) as cluster:
             yield kafka, cluster
     finally:

@@ -8,7 +8,7 @@ import pytest
 
 from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
-from tests.support.connect import EXACTLY_ONCE, Workers, compile_plugin, last_counts, rewound
+from tests.support.connect import EXACTLY_ONCE, Workers, counting_plugin, last_counts, rewound
 from tests.support.connect_tool import Case, Tool
 from tests.support.rawkafka import RawRecord
 from tests.support.rawtxn import OpenTransaction
@@ -20,7 +20,7 @@ def test_workers_without_exactly_once_resume_at_the_committed_value(
     target_cluster: SharedCluster, unique_name: str, tmp_path: Path, own: bool
 ) -> None:
     """Every offset has an aborted one behind it, a thousand ahead; with a topic of its own or without."""
-    plugin = compile_plugin(tmp_path / "plugin")
+    plugin = counting_plugin()
     with (
         ConnectCluster.start(
             tmp_path / "workers",

@@ -17,7 +17,7 @@ from onceover_lab.embed.kafka import KafkaCluster, start_all
 from onceover_lab.embed.ports import LOOPBACK
 from onceover_lab.embed.security import Security
 from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.connect import EXACTLY_ONCE, compile_plugin
+from tests.support.connect import EXACTLY_ONCE, counting_plugin
 from tests.support.connect_tool import Case
 from tests.support.flows import assert_same
 from tests.support.grants import grant, source_rights, target_rights
@@ -206,7 +206,7 @@ def test_a_connector_is_moved(
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.client_config))
     kafka = guarded[1]
     home = session_home / f"kerberos-workers-{kind}"
-    plugin = compile_plugin(home / "plugin")
+    plugin = counting_plugin()
     properties = EXACTLY_ONCE if kind == "exactly_once" else {}
     keys = {"kafka": {"client": {**with_tickets(kafka), **user}}}
     internal = {"bootstrap.servers": kafka.internal_bootstrap}

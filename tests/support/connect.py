@@ -5,9 +5,11 @@ Nothing here uses Onceover's own code for Connect: what it finds is evidence.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,9 +20,10 @@ from typing import Any, NamedTuple
 import httpx
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from onceover.private import privately
 from onceover.process.java import find_java
 from onceover_lab.embed.connect import ConnectCluster
-from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
+from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars, refuse_open_cache
 from tests.support.feeds import Held, held
 from tests.support.wait import wait_until
 
@@ -41,19 +44,38 @@ EXACTLY_ONCE = {
 }
 
 
-def compile_plugin(directory: Path, version: str = DEFAULT_VERSION) -> Path:
-    """Compile the counting connector; return the directory of its classes."""
-    directory.mkdir(parents=True)
-    jars = classpath(kafka_jars(version, "connect"))
-    command = [str(find_java().home / "bin" / "javac"), "-Xlint:all", "-Werror", "-proc:none"]
-    command += ["-cp", jars, "-d", str(directory), str(_SOURCE)]
+def counting_plugin(version: str = DEFAULT_VERSION) -> Path:
+    """Return the directory of the counting connector's classes: compiled once, and kept beside the jars.
+
+    Another source, Java or Kafka has another directory. It appears in one step, whoever else compiles.
+    """
+    java, jars = find_java(), kafka_jars(version, "connect")
+    made_of = f"{java.version} {version}\n".encode() + _SOURCE.read_bytes()
+    path = jars.parent / f"counting-{hashlib.sha256(made_of).hexdigest()[:12]}"
+    if not path.exists():
+        with privately(), tempfile.TemporaryDirectory(prefix=".counting-", dir=path.parent) as work:
+            made = Path(work) / "classes"
+            _compile(java.home / "bin" / "javac", classpath(jars), made)
+            try:
+                made.rename(path)
+            except OSError:
+                # Somebody else may have been quicker, with the same.
+                if not path.exists():
+                    raise
+    refuse_open_cache(path, *path.rglob("*"))
+    return path
+
+
+def _compile(javac: Path, jars: str, directory: Path) -> None:
+    directory.mkdir()
+    command = [str(javac), "-Xlint:all", "-Werror", "-proc:none", "-cp", jars, "-d", str(directory)]
+    command.append(str(_SOURCE))
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"javac: {done.stderr}")
     service = directory / _SERVICES
     service.parent.mkdir(parents=True)
     service.write_text(f"{COUNTING}\n")
-    return directory
 
 
 class Workers(NamedTuple):
@@ -68,7 +90,7 @@ def connect_workers(
     home: Path, bootstrap: str, name: str, version: str = DEFAULT_VERSION
 ) -> Iterator[Workers]:
     """Run two exactly-once workers, and one without, started at the same time."""
-    plugin = compile_plugin(home / "plugin", version)
+    plugin = counting_plugin(version)
 
     def start(kind: str, workers: int, properties: Mapping[str, str]) -> ConnectCluster:
         return ConnectCluster.start(

@@ -22,18 +22,20 @@ from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.security import Security, write_private
 from tests.support.clusters import SharedCluster
 from tests.support.wait import wait_until
-from tests.system import wishing
-from tests.system.person import Person, Value, a_browser, at_a_browser
+from tests.system import killing, wishing
+from tests.system.killing import PARTITIONS, KilledRun, killed_midway
+from tests.system.person import Form, Person, Value, a_browser, at_a_browser
 
 PROJECT = Path(__file__).parents[2]
-PARTITIONS = 3
 # The password of a real cluster: the run cannot succeed without it, so it is really handed over.
 PLANTED = "planted-4d1f0c9ab2e75836"
 CONNECTION_ID = "kafka_secured"
 LOST_CLIENT = "lost-client.yaml"
+BROKEN_FLOW = "sys-broken"
 _ADMIN_TIMEOUT_S = 30.0
 # Seconds on an idle machine; more where others start their Sparks.
 _STEP_TIMEOUT_S = 200.0
+_ENDED = ("success", "failed", "upstream_failed", "skipped", "removed")
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,14 @@ class Side:
         assert producer.flush(_ADMIN_TIMEOUT_S) == 0
 
 
+def valid_form(person: Person, dag_id: str) -> Form:
+    """Open a form, valid as it is: nothing is red, *Trigger* can be pressed, every field has a title."""
+    form = person.form(dag_id)
+    assert form.is_valid, dag_id
+    assert all(form.fields.values()), (dag_id, form.fields)
+    return form
+
+
 @dataclass(frozen=True)
 class AskingRun:
     """One run of a DAG that asks a person in its task ``approval``; and that person, at a browser."""
@@ -79,8 +89,8 @@ class AskingRun:
         approval: str,
         params: Mapping[str, Value],
     ) -> Self:
-        """Fill in the DAG's form and send it."""
-        return cls(airflow, person, dag_id, approval, person.form(dag_id).fill(**params).send())
+        """Fill in the DAG's form, which opens valid, and send it."""
+        return cls(airflow, person, dag_id, approval, valid_form(person, dag_id).fill(**params).send())
 
     @property
     def state(self) -> str:
@@ -105,10 +115,14 @@ class AskingRun:
         """Return the question once a person is asked, None when the run has ended well without."""
 
         def waiting() -> str:
-            assert self.state != "failed", failed_logs(self.airflow, self.dag_id, self.run_id)
-            task = self._asking
+            tasks = self.airflow.tasks(self.dag_id, self.run_id)
+            task = tasks[self.approval]
             if task["state"] == "awaiting_input" and task["try_number"] > after_try:
                 return "asked"
+            # Of the run itself only then: an answer of Airflow's server takes CPU from what is waited for.
+            if any(each["state"] not in _ENDED for each in tasks.values()):
+                return ""
+            assert self.state != "failed", failed_logs(self.airflow, self.dag_id, self.run_id)
             return "ended" if self.state == "success" else ""
 
         if wait_until(waiting, _STEP_TIMEOUT_S, "a person is asked, or the run ends", poll_s=0.5) == "ended":
@@ -125,7 +139,7 @@ class AskingRun:
         self.airflow.call("PATCH", task, {"new_state": "success"})
 
     def choose(self, *options: str) -> None:
-        """Answer as a person, no faster than one could.
+        """Answer on the page of the question, no faster than a person could.
 
         An answer that comes before the scheduler has seen that the asking process ended makes Airflow 3.3.2
         take the resumed task for a killed one: it asks again, or fails.
@@ -134,9 +148,18 @@ class AskingRun:
         self.person.question(self.dag_id, self.run_id, self.approval)
         self.person.answer(*options)
 
+    def respond(self, *options: str) -> None:
+        """Answer without a page, which costs the browser seconds of CPU; no faster either."""
+        wait_until(self._seen_by_scheduler, _STEP_TIMEOUT_S, "the asking process has ended")
+        self.airflow.call("PATCH", self._details, {"chosen_options": options, "params_input": {}})
+
     def answer(self, option: str) -> dict[str, str]:
         """Answer as a person; return the tasks' states at the end, which is good."""
         self.choose(option)
+        return self.answered()
+
+    def answered(self) -> dict[str, str]:
+        """Wait for the good end of a run that was answered, asking nobody again; return its tasks' states."""
         assert self.question(after_try=self._asking["try_number"]) is None
         return self.states
 
@@ -192,8 +215,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     # Nobody is kept off, and nobody has to be moved: a program says that it has done so.
     moved = {"fence": "command", "redirect": "command", "command": ["/bin/true"], "quiet": "500ms"}
     documents: dict[str, dict[str, object]] = {
-        # The first by name: what a form starts that nobody touches.
-        "flights": {"source": source, "target": target, "switchover": {"fence": "person"}},
+        killing.FLOW: {"source": source, "target": target, "switchover": {"fence": "person"}, **slow},
         "sys-topics": {"source": source, "target": target},
         "sys-groups": {"source": source, "target": target},
         "sys-rehearse": {"source": source, "target": target},
@@ -214,8 +236,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
         "sys-adopted": {"source": source, "target": target},
         "sys-repair": {"source": source, "target": target},
         "sys-audit": {"source": source, "target": target},
-        "sys-flights": {"source": source, "target": target, **slow},
-        "sys-broken": {"source": source, "tarket": target},
+        BROKEN_FLOW: {"source": source, "tarket": target},
         # In both directions at once, and one whose password is wrong: its client file comes with the test.
         "sys-one": {"source": source, "target": target},
         "sys-two": {"source": source, "target": target, "delivery": "at_least_once"},
@@ -274,12 +295,6 @@ def lineage_file(session_home: Path) -> Path:
     return session_home / "airflow" / "lineage.jsonl"
 
 
-def told_of(lineage_file: Path, job: str) -> list[dict[str, Any]]:
-    """Return the OpenLineage events of a job, in their order."""
-    events = [json.loads(line) for line in lineage_file.read_text().splitlines()]
-    return [event for event in events if event["job"]["name"] == job]
-
-
 def read_again(airflow: AirflowStandalone, dag_id: str) -> None:
     """Have Airflow read the file of a DAG now, and wait until it was."""
     path = f"/api/v2/dags/{dag_id}"
@@ -326,7 +341,7 @@ def var(session_home: Path) -> Path:
     return session_home / "var"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def connection(airflow: AirflowStandalone, secured_cluster: KafkaCluster) -> Iterator[None]:
     """The secured cluster as a Connection, stored in Airflow as an administrator would."""
     extra = json.dumps(secured_cluster.client)
@@ -334,3 +349,34 @@ def connection(airflow: AirflowStandalone, secured_cluster: KafkaCluster) -> Ite
     airflow.call("POST", "/api/v2/connections", body)
     yield
     airflow.call("DELETE", f"/api/v2/connections/{CONNECTION_ID}")
+
+
+@pytest.fixture(scope="package")
+def killed(
+    airflow: AirflowStandalone,
+    person: Person,
+    connection: None,
+    secured_cluster: KafkaCluster,
+    target_cluster: SharedCluster,
+    var: Path,
+    lineage_file: Path,
+) -> KilledRun:
+    """The run of the copy that somebody started without touching its form; its driver was killed midway."""
+    source = Side(secured_cluster.client)
+    source.create(killing.TOPIC)
+    return killed_midway(
+        airflow,
+        valid_form(person, killing.DAG),
+        feed=lambda records: source.feed(killing.TOPIC, records, size_bytes=killing.SIZE_BYTES),
+        target=target_cluster.client,
+        var=var,
+        lineage_file=lineage_file,
+    )
+
+
+@pytest.fixture(scope="package")
+def broken_run(airflow: AirflowStandalone) -> str:
+    """The run of a flow whose file has a fault, ended."""
+    run_id = airflow.trigger(killing.DAG, {"flow": BROKEN_FLOW})
+    airflow.wait_run(killing.DAG, run_id, timeout_s=_STEP_TIMEOUT_S)
+    return run_id

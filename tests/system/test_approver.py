@@ -32,15 +32,22 @@ class Login(AirflowRest):
         self.name = name
         self._scheduler_log = airflow.home / "scheduler.log"
 
-    def start(self, wish: str, run_id: str | None = None) -> str:
+    def start(self, wish: str) -> str:
         """Start a run, under a name of their choice; return its name once it asks."""
-        run_id = run_id or f"run-{uuid.uuid4().hex}"
-        body = {"logical_date": None, "dag_run_id": run_id, "conf": {"wish": wish}}
-        self.call("POST", f"/api/v2/dags/{DAG}/dagRuns", body)
-        self.asked(run_id)
+        (run_id,) = self.start_all(wish)
         return run_id
 
-    def asked(self, run_id: str) -> None:
+    def start_all(self, *wishes: str) -> list[str]:
+        """Start runs at once; return their names once all of them ask."""
+        names = [f"run-{uuid.uuid4().hex}" for _ in wishes]
+        for run_id, wish in zip(names, wishes, strict=True):
+            body = {"logical_date": None, "dag_run_id": run_id, "conf": {"wish": wish}}
+            self.call("POST", f"/api/v2/dags/{DAG}/dagRuns", body)
+        for run_id in names:
+            self._asked(run_id)
+        return names
+
+    def _asked(self, run_id: str) -> None:
         """Wait until the run asks, and the scheduler has seen that its process waits."""
 
         def waits() -> bool:
@@ -118,26 +125,18 @@ def done(airflow_environ: dict[str, str]) -> Path:
 
 
 def test_the_yes_of_another_person_counts_and_ones_own_does_not(two: tuple[Login, Login], done: Path) -> None:
-    """Once: whoever clears the task that has done it does not have it done again."""
+    """Ann starts two runs, and says yes to the one herself."""
     ann, bob = two
-    alone = ann.start("a")
+    alone, together = ann.start_all("a", "b")
     ann.answer(alone, "Approve")
+    bob.answer(together, "Approve")
     assert ann.ended(alone)[APPLY] == "failed"
     assert "ann has also started the run" in ann.said(alone, APPLY)
-    assert done.read_text() == ""
-
-    together = ann.start("b")
-    bob.answer(together, "Approve")
     assert set(ann.ended(together).values()) == {"success"}
     who = {"by": "bob", "started_by": "ann", "run": f"{DAG}/{together}"}
     done_for, consent = json.loads(done.read_text())
     assert consent.pop("waited_s") > 0
     assert (done_for, consent) == (["b"], who)
-
-    ann.clear(together, APPLY)
-    assert ann.ended(together)[APPLY] == "failed"
-    assert "another question" in ann.said(together, APPLY)
-    assert len(done.read_text().splitlines()) == 1
 
 
 @pytest.mark.soak
@@ -164,12 +163,19 @@ def test_the_name_of_a_run_that_was_deleted_is_no_way_to_a_yes_for_something_els
 
 
 @pytest.mark.soak
-def test_a_yes_does_not_outlive_its_run(two: tuple[Login, Login], done: Path) -> None:
-    """It was kept; the run is deleted, and another one of its name and wish is marked as answered."""
+def test_a_yes_counts_once_and_does_not_outlive_its_run(two: tuple[Login, Login], done: Path) -> None:
+    """Whoever clears the task that has done it does not have it done again.
+
+    Nor whoever has kept it: the run is deleted, and another one of its name and wish is marked as answered.
+    """
     ann, bob = two
     name = ann.start("once")
     bob.answer(name, "Approve")
     assert ann.ended(name)[APPLY] == "success"
+    ann.clear(name, APPLY)
+    assert ann.ended(name)[APPLY] == "failed"
+    assert "another question" in ann.said(name, APPLY)
+    assert len(done.read_text().splitlines()) == 1
     answer = ann.xcom(DAG, name, ASK, "onceover_answer")
     ann.remove(name)
 

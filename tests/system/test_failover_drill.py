@@ -15,7 +15,7 @@ from tests.support.flows import InlineFlow, write_flow
 from tests.support.groups import commit, offset_of
 from tests.support.replica import delete_topics
 from tests.support.wait import wait_until
-from tests.system.conftest import PLANTED, AskingRun, Side
+from tests.system.conftest import PLANTED, AskingRun, Side, failed_logs
 from tests.system.person import Person
 
 DAG, APPROVAL, CONFIRM = "failover_drill", "approve_drill", "confirm_drill"
@@ -46,14 +46,17 @@ def copied(
     delete_topics(target_cluster.client, [each for each in there if FLOW in each])
 
 
-def confirm(airflow: AirflowStandalone, step: str) -> None:
-    """Say that a step was done by hand, as soon as a drill waits for it."""
+def confirm(run: AskingRun, step: str) -> None:
+    """Say that a step was done by hand, as soon as a drill waits for it, which its log says."""
+    asked = f"waiting for a person: `onceover drill confirm {FLOW} {step}`"
 
-    def told() -> bool:
-        run_id = airflow.trigger(CONFIRM, {"flow": FLOW, "step": step})
-        return airflow.wait_run(CONFIRM, run_id, timeout_s=TIMEOUT_S) == "success"
+    def waits() -> bool:
+        return run.states["run_drill"] == "running" and asked in run.log("run_drill")
 
-    wait_until(told, TIMEOUT_S, f"{step} is confirmed")
+    wait_until(waits, TIMEOUT_S, f"the drill waits for {step}", poll_s=0.5)
+    run_id = run.airflow.trigger(CONFIRM, {"flow": FLOW, "step": step})
+    state = run.airflow.wait_run(CONFIRM, run_id, timeout_s=TIMEOUT_S)
+    assert state == "success", failed_logs(run.airflow, CONFIRM, run_id)
 
 
 def test_a_person_approves_fences_and_moves_the_clients(
@@ -69,9 +72,9 @@ def test_a_person_approves_fences_and_moves_the_clients(
     assert question is not None
     assert f"`{TOPIC}`" in question["body"]
     assert "point of no return" in question["body"]
-    run.choose("Approve")
-    confirm(airflow, "fence")
-    confirm(airflow, "redirect")
+    run.respond("Approve")
+    confirm(run, "fence")
+    confirm(run, "redirect")
     assert run.ended() == "success", run.log(*TASKS)
     told = airflow.xcom(DAG, run.run_id, "run_drill")
     assert told["verdict"] == "PASS"

@@ -15,7 +15,7 @@ import yaml
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
-from tests.support.connect import EXACTLY_ONCE, Connect, assert_counted, compile_plugin
+from tests.support.connect import EXACTLY_ONCE, Connect, assert_counted, counting_plugin
 from tests.system.conftest import PLANTED, AskingRun, read_again
 from tests.system.person import Person
 
@@ -39,7 +39,7 @@ def cluster(
 ) -> Iterator[ConnectCluster]:
     """One exactly-once worker, its Connect file, and the Connections that the file names."""
     group = f"sys-connect-{uuid.uuid4().hex[:8]}"
-    plugin = compile_plugin(session_home / group / "plugin")
+    plugin = counting_plugin()
     path = connect_files / f"{CONNECT}.yaml"
     extra = json.dumps({"bootstrap.servers": target_cluster.bootstrap})
     connections = (
@@ -116,7 +116,8 @@ def test_a_connector_that_a_person_picks_and_approves_goes_on_in_its_own_topic(
     assert connect.states(counting)[0] == "RUNNING"
     assert own not in connect.topics()
 
-    assert set(run.answer("Approve").values()) == {"success"}
+    run.respond("Approve")
+    assert set(run.answered().values()) == {"success"}
     assert connect.config(counting)["offsets.storage.topic"] == own
     assert_counted(connect.await_more(counting))
     assert "done" in {line["outcome"] for line in journal(var, counting)}

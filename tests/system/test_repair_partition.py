@@ -15,7 +15,8 @@ from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow
 from tests.support.replica import delete_topics
-from tests.system.conftest import PARTITIONS, PLANTED, AskingRun, Side
+from tests.system.conftest import PLANTED, AskingRun, Side
+from tests.system.killing import PARTITIONS
 from tests.system.person import Person
 
 DAG, APPROVAL = "repair_partition", "approve_repair"
@@ -61,7 +62,7 @@ def test_a_deleted_target_topic_is_reseeded_when_a_person_approves_it(
 ) -> None:
     """What is copied again is shown first, for every partition; then the flow copies everything again.
 
-    Marking the question as a success is no answer, whatever its result is said to be; who answered is kept.
+    Who answered is kept.
     """
     topic, flow = stopped
     generation = flow.status()["generation"]
@@ -75,13 +76,6 @@ def test_a_deleted_target_topic_is_reseeded_when_a_person_approves_it(
     assert topic not in AdminClient(target_cluster.client).list_topics(timeout=10).topics
     assert flow.status()["generation"] == generation
 
-    run.pretend()
-    assert run.ended() == "success"
-    assert (run.states[APPROVAL], run.states["apply_repair"]) == ("success", "skipped")
-    assert flow.status()["generation"] == generation
-
-    run = start(airflow, person, action="reseed", topic=topic, partition=1)
-    assert run.question() is not None
     assert set(run.answer("Approve").values()) == {"success"}
     journal = (var / FLOW / "journal" / "partition.jsonl").read_text().splitlines()
     who = {"by": airflow.username, "started_by": airflow.username, "run": f"{DAG}/{run.run_id}"}
@@ -100,9 +94,19 @@ def test_a_deleted_target_topic_is_reseeded_when_a_person_approves_it(
 def test_rejected_impossible_and_needless_repairs_change_nothing(
     airflow: AirflowStandalone, person: Person, connection: None, stopped: tuple[str, InlineFlow]
 ) -> None:
-    """The form untouched asks about everything that is stopped, and resuming fences nobody."""
+    """The form untouched asks about everything that is stopped, and resuming fences nobody.
+
+    Marking the question as a success is no answer, whatever its result is said to be.
+    """
     topic, flow = stopped
     generation = flow.status()["generation"]
+    marked = start(airflow, person, action="reseed", topic=topic, partition=1)
+    assert marked.question() is not None
+    marked.pretend()
+    assert marked.ended() == "success"
+    assert (marked.states[APPROVAL], marked.states["apply_repair"]) == ("success", "skipped")
+    assert flow.status()["generation"] == generation
+
     rejected = start(airflow, person, action="reseed", topic=topic, partition=1)
     assert rejected.question() is not None
     assert rejected.answer("Reject")["apply_repair"] == "skipped"

@@ -18,7 +18,8 @@ from tests.support.groups import commit
 from tests.support.mirror import START_S, Load, start_mirror
 from tests.support.replica import delete_topics, read_records
 from tests.support.wait import wait_until
-from tests.system.conftest import PARTITIONS, PLANTED, AskingRun, Side
+from tests.system.conftest import PLANTED, AskingRun, Side
+from tests.system.killing import PARTITIONS
 from tests.system.person import Person
 
 DAG, APPROVAL = "seed_progress", "approve_progress"
