@@ -16,14 +16,19 @@ from typing import Any
 
 import pytest
 
-from tests.support import template
-from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
-from tests.support.connect import Workers, connect_workers
-from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
-from tests.support.reaper import reaper
-from tests.support.scheduling import SharedSystems, in_order, make_scheduler
-from tests.support.sharing import WORKER_KEY, Host, forget, hosted_clusters
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import (
+    ClusterFactory,
+    SharedCluster,
+    make_session_directory,
+    shared_clusters,
+)
+from tests.support.brokers.sharing import WORKER_KEY, Host, forget, hosted_clusters
+from tests.support.connect.connect import Workers, connect_workers
+from tests.support.flows import template
+from tests.support.session.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
+from tests.support.session.reaper import reaper
+from tests.support.session.scheduling import SharedSystems, in_order, make_scheduler
+from tests.support.session.wait import wait_until
 
 # Airflow reads its home when it is imported, and creates files there: this has to come before any
 # test module is loaded. Great Expectations would report its use over the network.

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.chaos.checker import Fate, Place
 from tests.chaos.history import History
-from tests.support.background import Background
+from tests.support.session.background import Background
 
 # Short against a round, so that what hangs is given up and known to be.
 _PATIENT: Final = {

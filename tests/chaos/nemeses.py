@@ -24,9 +24,9 @@ from tests.chaos.history import History
 from tests.chaos.reading import read
 from tests.chaos.sparkrun import SparkRun
 from tests.chaos.world import DOOMED, TIMEOUT_S, Shape, Side, World
-from tests.support.proxy import Temper
-from tests.support.rawkafka import RawConnection
-from tests.support.wait import wait_until
+from tests.support.brokers.proxy import Temper
+from tests.support.raw.rawkafka import RawConnection
+from tests.support.session.wait import wait_until
 
 Nemesis = Callable[[World], None]
 

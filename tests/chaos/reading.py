@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from tests.chaos.checker import Entry, Place, Positions, numbered
-from tests.support.rawkafka import RawConnection
+from tests.support.raw.rawkafka import RawConnection
 
 _TIMEOUT_S: Final = 30.0
 _COMMITTED_S: Final = 5.0

@@ -27,10 +27,10 @@ from tests.chaos.checker import (
 )
 from tests.chaos.reading import committed, places, read, starts, with_producers
 from tests.chaos.world import FLOW, World
-from tests.support.feeds import held
-from tests.support.flows import InlineFlow
-from tests.support.groups import commit
-from tests.support.operations import apply_groups
+from tests.support.flows.feeds import held
+from tests.support.flows.flows import InlineFlow
+from tests.support.flows.groups import commit
+from tests.support.flows.operations import apply_groups
 
 ACTIONS: Final = (2, 4)
 _GROUPS: Final = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support.replicate import Replicate
+from tests.support.commands.replicate import Replicate
 
 
 class SparkRun:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import psutil
 
-from tests.support.background import Background
+from tests.support.session.background import Background
 
 # Of a run: caches fill, the JVM compiles, Python's workers import.
 WARM_UP_SHARE: Final = 0.25

@@ -27,13 +27,13 @@ from tests.chaos.clients import Steady, Transactional
 from tests.chaos.history import History
 from tests.chaos.reading import committed, ends
 from tests.chaos.sparkrun import SparkRun
-from tests.support.adversary import Traffic
-from tests.support.background import Background
-from tests.support.clusters import ClusterFactory
-from tests.support.feeds import SMALL
-from tests.support.flows import FlowProcess, InlineFlow, write_flow
-from tests.support.proxy import Proxy, Temper
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import ClusterFactory
+from tests.support.brokers.proxy import Proxy, Temper
+from tests.support.flows.feeds import SMALL
+from tests.support.flows.flows import FlowProcess, InlineFlow, write_flow
+from tests.support.raw.adversary import Traffic
+from tests.support.session.background import Background
+from tests.support.session.wait import wait_until
 
 FLOW: Final = "chaos"
 BUSY: Final = ("orders", "events")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.background import Background
-from tests.support.wait import wait_until
+from tests.support.session.background import Background
+from tests.support.session.wait import wait_until
 
 
 class Counting(Background):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary, Traffic
-from tests.support.clusters import SharedCluster
-from tests.support.judge import CopyFaultKind, CopyVerdict, compare_topics
-from tests.support.rawkafka import Codec, RawRecord
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.judge import CopyFaultKind, CopyVerdict, compare_topics
+from tests.support.raw.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary, Traffic
+from tests.support.raw.rawkafka import Codec, RawRecord
+from tests.support.session.wait import wait_until
 
 from onceover.errors import UsageError
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from tests.support.proxy import Proxy
+from tests.support.brokers.proxy import Proxy
 
 from onceover_lab.embed.ports import LOOPBACK
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from tests.support.rawkafka import (
+from tests.support.raw.rawkafka import (
     TRANSACTIONAL,
     Codec,
     ProducerState,

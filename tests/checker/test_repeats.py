@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.repeats import without_repeats
+from tests.support.flows.repeats import without_repeats
 
 from onceover_lab.demo.compare import compare_logs
 from onceover_lab.demo.verdict import CopyFaultKind, Log, Partition, digest_record

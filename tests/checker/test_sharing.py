@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.clusters import ExternalCluster, SharedCluster
-from tests.support.sharing import Host, hosted_clusters
+from tests.support.brokers.clusters import ExternalCluster, SharedCluster
+from tests.support.brokers.sharing import Host, hosted_clusters
 
 PAIR = {name: ExternalCluster(f"127.0.0.1:{port}", name) for name, port in (("source", 1), ("target", 2))}
 

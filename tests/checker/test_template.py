@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.flows import FlowProcess
-from tests.support.template import Template
-from tests.support.wait import wait_until
+from tests.support.flows.flows import FlowProcess
+from tests.support.flows.template import Template
+from tests.support.session.wait import wait_until
 
 _TIMEOUT_S = 60.0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clusters import SharedCluster
-from tests.support.flowcase import FlowCase, lane_threads
-from tests.support.replica import Replica
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.flowcase import FlowCase, lane_threads
+from tests.support.flows.replica import Replica
 
 
 @pytest.fixture(autouse=True)

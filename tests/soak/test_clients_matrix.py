@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clientmoves import (
+from tests.support.brokers.moving import moving_clusters
+from tests.support.drills.clientmoves import (
     ASSIGNED_AHEAD,
     ASSIGNED_BEHIND,
     CLASSIC,
@@ -22,8 +23,7 @@ from tests.support.clientmoves import (
     Gone,
     clients_switched_over,
 )
-from tests.support.movers import KAFKA_PYTHON, LIBRDKAFKA, PLAIN, TRANSACTIONAL
-from tests.support.moving import moving_clusters
+from tests.support.drills.movers import KAFKA_PYTHON, LIBRDKAFKA, PLAIN, TRANSACTIONAL
 
 NEW, OLD = "4.3.0", "3.9.1"
 READERS = [CLASSIC, ASSIGNED_AHEAD, ASSIGNED_BEHIND]

@@ -11,11 +11,11 @@ import pytest
 
 from onceover.connectors.steps import StepName
 from onceover_lab.embed.connect import ConnectCluster
-from tests.support.clusters import SharedCluster
-from tests.support.connect import EXACTLY_ONCE, TIMEOUT_S
-from tests.support.connect_tool import Case
-from tests.support.debezium import NumberedRows, Postgres, copied, debezium_plugin, postgres
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.connect.connect import EXACTLY_ONCE, TIMEOUT_S
+from tests.support.connect.connect_tool import Case
+from tests.support.connect.debezium import NumberedRows, Postgres, copied, debezium_plugin, postgres
+from tests.support.session.wait import wait_until
 
 # Killed there on the way up, and on the way down: each leaves something else half-done.
 ROUNDS = ((StepName.COPY_COMMIT, StepName.CONFIGURED), (StepName.CONFIGURED, StepName.SNAPSHOT))

@@ -10,9 +10,9 @@ import pytest
 
 from onceover.connectors.steps import StepName
 from onceover_lab.embed.connect import ConnectCluster
-from tests.support.clusters import SharedCluster
-from tests.support.connect import Workers, connect_workers, last_counts
-from tests.support.connect_tool import Case
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.connect.connect import Workers, connect_workers, last_counts
+from tests.support.connect.connect_tool import Case
 
 OLD_VERSION = "3.9.1"
 KINDS = ("exactly_once", "plain")

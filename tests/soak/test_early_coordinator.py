@@ -23,10 +23,10 @@ from onceover.wiring.runs import lane_task
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.chaos.checker import Place
 from tests.chaos.reading import committed
-from tests.support.clusters import ClusterFactory
-from tests.support.rawkafka import Codec
-from tests.support.replica import Replica
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import ClusterFactory
+from tests.support.flows.replica import Replica
+from tests.support.raw.rawkafka import Codec
+from tests.support.session.wait import wait_until
 
 _TIMEOUT_S = 180.0
 # Every other restart shows it.
@@ -57,7 +57,7 @@ def test_positions_of_a_coordinator_that_opens_too_early_are_not_committed(
     """Without the second question what was copied since is copied again; and the flow does go on."""
     # Such a broker may need longer to start than lanes of tests wait.
     patient = partial(lane_task, give_up_s=_TIMEOUT_S)
-    monkeypatch.setattr("tests.support.flows.lane_task", lambda *given, give_up_s: patient(*given))
+    monkeypatch.setattr("tests.support.flows.flows.lane_task", lambda *given, give_up_s: patient(*given))
     source = start_cluster("source")
     target = start_cluster("target", config={"offsets.topic.num.partitions": "1"}, java_flags=["-Xint"])
     [node] = target.nodes

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.firstflow import walk
-from tests.support.newcomer import Machine
+from tests.support.commands.firstflow import walk
+from tests.support.commands.newcomer import Machine
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

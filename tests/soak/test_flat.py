@@ -24,11 +24,11 @@ from onceover_lab.embed.kafka import KafkaCluster
 from tests.chaos.checker import Place
 from tests.chaos.reading import committed
 from tests.chaos.usage import Sample, Sampler, draw, growths
-from tests.support.adversary import Adversary, Traffic
-from tests.support.clusters import ClusterFactory
-from tests.support.flows import InlineFlow, assert_same, write_flow
-from tests.support.replicate import START_S, Replicate, run_cli
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import ClusterFactory
+from tests.support.commands.replicate import START_S, Replicate, run_cli
+from tests.support.flows.flows import InlineFlow, assert_same, write_flow
+from tests.support.raw.adversary import Adversary, Traffic
+from tests.support.session.wait import wait_until
 
 MINUTES = float(os.environ.get("ONCEOVER_FLAT_MINUTES", "12"))
 PARTITIONS = 4

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.adversary import Adversary
-from tests.support.clusters import SharedCluster
-from tests.support.flows import assert_same, write_flow
-from tests.support.wheel import PROJECT, build_wheel
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.commands.wheel import PROJECT, build_wheel
+from tests.support.flows.flows import assert_same, write_flow
+from tests.support.raw.adversary import Adversary
 
 # Each of both commands starts Spark.
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]

@@ -22,10 +22,10 @@ from onceover.state.steps import Step
 from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.node import KafkaNode
-from tests.support.adversary import KEEP_FOREVER
-from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.replica import Replica
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import ClusterFactory, SharedCluster
+from tests.support.flows.replica import Replica
+from tests.support.raw.adversary import KEEP_FOREVER
+from tests.support.session.wait import wait_until
 
 pytestmark = pytest.mark.soak
 _TIMEOUT_S = 60.0

@@ -13,9 +13,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover_lab.embed.kafka import start_all
-from tests.support.adversary import KEEP_FOREVER
-from tests.support.clusters import ClusterFactory
-from tests.support.flows import FlowProcess, InlineFlow, assert_same, write_flow
+from tests.support.brokers.clusters import ClusterFactory
+from tests.support.flows.flows import FlowProcess, InlineFlow, assert_same, write_flow
+from tests.support.raw.adversary import KEEP_FOREVER
 
 log = logging.getLogger(__name__)
 

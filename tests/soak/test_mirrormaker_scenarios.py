@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.groups.decide import Allowed
 from onceover.wiring.groups import GroupRequest
-from tests.support.clusters import SharedCluster
-from tests.support.groups import commit, committed, offset_of, unread
-from tests.support.operations import apply_groups
-from tests.support.replica import Replica, alter_config, topic_config
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.groups import commit, committed, offset_of, unread
+from tests.support.flows.operations import apply_groups
+from tests.support.flows.replica import Replica, alter_config, topic_config
+from tests.support.session.wait import wait_until
 
 pytestmark = pytest.mark.soak
 

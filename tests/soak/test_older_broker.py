@@ -17,8 +17,8 @@ from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.state.steps import Step
 from onceover.txn.txnstate import RequestSet
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.flowcase import (
+from tests.support.brokers.clusters import ClusterFactory, SharedCluster
+from tests.support.flows.flowcase import (
     FENCED,
     TIMEOUT_S,
     FlowCase,
@@ -28,7 +28,7 @@ from tests.support.flowcase import (
     duel,
     lane_threads,
 )
-from tests.support.repeats import count_repeats
+from tests.support.flows.repeats import count_repeats
 
 VERSION = "3.9.1"
 KILLS = [

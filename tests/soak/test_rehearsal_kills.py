@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from onceover.drills.rehearsing.course import STEP_NAMES
-from tests.support.clusters import SharedCluster
-from tests.support.rehearsing import both_sides, rehearsing
-from tests.support.replica import Replica
-from tests.support.switching import trouble
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.drills.rehearsing import both_sides, rehearsing
+from tests.support.drills.switching import trouble
+from tests.support.flows.replica import Replica
 
 KILLED: Final = -9
 TIMEOUT_S: Final = 90.0

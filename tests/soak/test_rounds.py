@@ -17,7 +17,7 @@ import pytest
 from tests.chaos.nemeses import kill_copy, stop_and_start
 from tests.chaos.rounds import Tally, judge, play, settle, write_tally
 from tests.chaos.world import SHAPES, World
-from tests.support.clusters import ClusterFactory
+from tests.support.brokers.clusters import ClusterFactory
 
 ROUNDS = int(os.environ.get("ONCEOVER_CHAOS_ROUNDS", "8"))
 STARTS = 100

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.adversary import Adversary
-from tests.support.clusters import SharedCluster
-from tests.support.flows import write_flow
-from tests.support.rawkafka import RawRecord
-from tests.support.replica import read_records
-from tests.support.replicate import Replicate
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.commands.replicate import Replicate
+from tests.support.flows.flows import write_flow
+from tests.support.flows.replica import read_records
+from tests.support.raw.adversary import Adversary
+from tests.support.raw.rawkafka import RawRecord
 
 T0_MS = 1_704_067_200_000
 

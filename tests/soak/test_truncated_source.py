@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.orphaned import DECIDE, Capture, orphaned
-from tests.support.replica import read_records
-from tests.support.truncated import KEPT, WRITTEN, truncated, write
+from tests.support.brokers.clusters import ClusterFactory, SharedCluster
+from tests.support.brokers.truncated import KEPT, WRITTEN, truncated, write
+from tests.support.drills.orphaned import DECIDE, Capture, orphaned
+from tests.support.flows.replica import read_records
 
 GROWN = 120
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clusters import ClusterFactory
-from tests.support.epochs import NO_EPOCH
-from tests.support.movers import SUBSCRIBED, Applications, Role, Said
-from tests.support.truncated import KEPT, WRITTEN, truncated, write
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import ClusterFactory
+from tests.support.brokers.truncated import KEPT, WRITTEN, truncated, write
+from tests.support.drills.movers import SUBSCRIBED, Applications, Role, Said
+from tests.support.raw.epochs import NO_EPOCH
+from tests.support.session.wait import wait_until
 
 JAVA = "4.3.0"
 GROWN = 120

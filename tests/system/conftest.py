@@ -20,8 +20,8 @@ from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.airflow_config import PASSWORDS_FILE, USERNAME
 from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.security import Security, write_private
-from tests.support.clusters import SharedCluster
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.session.wait import wait_until
 from tests.system import killing, wishing
 from tests.system.killing import PARTITIONS, KilledRun, killed_midway
 from tests.system.person import Form, Person, Value, a_browser, at_a_browser

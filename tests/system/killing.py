@@ -16,7 +16,7 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 
 from onceover_lab.embed.airflow import AirflowStandalone
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 from tests.system.person import Form
 
 DAG: Final = "replicate"

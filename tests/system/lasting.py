@@ -14,8 +14,8 @@ import yaml
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.up import airflow as upairflow
-from tests.support.flows import InlineFlow
-from tests.support.wait import wait_until
+from tests.support.flows.flows import InlineFlow
+from tests.support.session.wait import wait_until
 from tests.system.conftest import PROJECT, Side, read_again
 
 DAG: Final = "replicate"

@@ -17,7 +17,7 @@ import pytest
 from onceover.errors import UsageError
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.airflow_rest import AirflowRest
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 from tests.system.wishing import APPLY, ASK, DAG, DONE_VARIABLE, PEOPLE, PLAN, password_of
 
 # Seconds on an idle machine.

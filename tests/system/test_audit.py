@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
+from tests.support.brokers.clusters import SharedCluster
 from tests.system.conftest import PLANTED, Side
 from tests.system.killing import told_of
 

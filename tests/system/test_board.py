@@ -12,10 +12,10 @@ from playwright.sync_api import Page, Request
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, write_flow
-from tests.support.replica import delete_topics
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.flows import InlineFlow, write_flow
+from tests.support.flows.replica import delete_topics
+from tests.support.session.wait import wait_until
 from tests.system.conftest import BROKEN_FLOW, PLANTED, Side
 from tests.system.person import Person
 

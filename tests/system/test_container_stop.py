@@ -12,10 +12,10 @@ import pytest
 
 from onceover.process.children import ChildProcess
 from onceover_lab.embed.airflow import AirflowStandalone, State, environment_of, marked
-from tests.support.clusters import SharedCluster
-from tests.support.containers import Containers
-from tests.support.flows import InlineFlow
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.brokers.containers import Containers
+from tests.support.flows.flows import InlineFlow
+from tests.support.session.wait import wait_until
 from tests.system.lasting import DAG, STEP_S, LastingFlow, bring_back, lasting_flow
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]

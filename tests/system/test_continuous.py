@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from onceover_lab.embed.airflow import AirflowStandalone
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 from tests.system.conftest import read_again
 
 FLOW = "sys-always"

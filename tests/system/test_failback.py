@@ -11,11 +11,11 @@ import pytest
 from onceover.cli import main as command_line
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, write_flow
-from tests.support.groups import commit, offset_of
-from tests.support.judge import compare_topics
-from tests.support.replica import delete_topics, read_records
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.flows import InlineFlow, write_flow
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.judge import compare_topics
+from tests.support.flows.replica import delete_topics, read_records
 from tests.system.conftest import PLANTED, AskingRun, Side
 from tests.system.person import Person
 

@@ -10,11 +10,11 @@ from confluent_kafka.admin import AdminClient
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, write_flow
-from tests.support.groups import commit, offset_of
-from tests.support.replica import delete_topics
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.flows import InlineFlow, write_flow
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.replica import delete_topics
+from tests.support.session.wait import wait_until
 from tests.system.conftest import PLANTED, AskingRun, Side, failed_logs
 from tests.system.person import Person
 

@@ -13,8 +13,8 @@ import pytest
 from onceover_airflow.starting.runnames import SUBJECTS
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.groups import commit_all
-from tests.support.wait import wait_until
+from tests.support.flows.groups import commit_all
+from tests.support.session.wait import wait_until
 from tests.system.conftest import failed_logs, valid_form
 from tests.system.killing import FLOW, TOPIC, KilledRun
 from tests.system.person import Form, Person, Value

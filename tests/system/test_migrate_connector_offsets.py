@@ -14,8 +14,8 @@ import yaml
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.connect import ConnectCluster
-from tests.support.clusters import SharedCluster
-from tests.support.connect import EXACTLY_ONCE, Connect, assert_counted, counting_plugin
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.connect.connect import EXACTLY_ONCE, Connect, assert_counted, counting_plugin
 from tests.system.conftest import PLANTED, AskingRun, read_again
 from tests.system.person import Person
 

@@ -9,11 +9,11 @@ import pytest
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, write_flow
-from tests.support.groups import commit_all
-from tests.support.rehearsing import things
-from tests.support.replica import delete_topics
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.drills.rehearsing import things
+from tests.support.flows.flows import InlineFlow, write_flow
+from tests.support.flows.groups import commit_all
+from tests.support.flows.replica import delete_topics
 from tests.system.conftest import PLANTED, Side
 from tests.system.person import Person
 from tests.system.test_audit import page

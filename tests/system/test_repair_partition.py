@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, assert_same, write_flow
-from tests.support.replica import delete_topics
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.flows import InlineFlow, assert_same, write_flow
+from tests.support.flows.replica import delete_topics
 from tests.system.conftest import PLANTED, AskingRun, Side
 from tests.system.killing import PARTITIONS
 from tests.system.person import Person

@@ -11,8 +11,8 @@ import pytest
 from onceover.errors import UsageError
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.judge import compare_topics
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.judge import compare_topics
 from tests.system.conftest import BROKEN_FLOW, CONNECTION_ID, PLANTED
 from tests.system.killing import AFTER, BEFORE, DAG, FLOW, PARTITIONS, TOPIC, KilledRun, told_of
 

@@ -12,12 +12,12 @@ from confluent_kafka.admin import AdminClient
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, assert_same, write_flow
-from tests.support.groups import commit
-from tests.support.mirror import START_S, Load, start_mirror
-from tests.support.replica import delete_topics, read_records
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.connect.mirror import START_S, Load, start_mirror
+from tests.support.flows.flows import InlineFlow, assert_same, write_flow
+from tests.support.flows.groups import commit
+from tests.support.flows.replica import delete_topics, read_records
+from tests.support.session.wait import wait_until
 from tests.system.conftest import PLANTED, AskingRun, Side
 from tests.system.killing import PARTITIONS
 from tests.system.person import Person

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from onceover_lab.embed.airflow import AirflowStandalone, State
-from tests.support.clusters import SharedCluster
-from tests.support.replicate import run_cli
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.commands.replicate import run_cli
+from tests.support.session.wait import wait_until
 from tests.system.lasting import DAG, STEP_S, LastingFlow, bring_back, lasting_flow
 
 # One more than Airflow's default lets fail.

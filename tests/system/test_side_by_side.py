@@ -10,8 +10,8 @@ import yaml
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.judge import compare_topics
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.judge import compare_topics
 from tests.system.conftest import LOST_CLIENT, Side
 
 DAG = "replicate"

@@ -9,10 +9,10 @@ import pytest
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.flows import InlineFlow, write_flow
-from tests.support.groups import commit_all, offset_of
-from tests.support.replica import delete_topics
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.flows import InlineFlow, write_flow
+from tests.support.flows.groups import commit_all, offset_of
+from tests.support.flows.replica import delete_topics
 from tests.system.conftest import CONNECTION_ID, PLANTED, AskingRun, Side
 from tests.system.person import Person
 

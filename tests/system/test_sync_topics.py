@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import SharedCluster
-from tests.support.replica import delete_topics, topic_config
-from tests.support.wait import wait_until
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.flows.replica import delete_topics, topic_config
+from tests.support.session.wait import wait_until
 from tests.system.conftest import PLANTED, AskingRun
 from tests.system.person import Person
 

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import settings
 
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 
 # A busy machine is no failure. Half as many examples as hypothesis has by itself: soak has 20 times these.
 settings.register_profile("unhurried", deadline=None, max_examples=examples(50))

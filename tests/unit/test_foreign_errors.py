@@ -14,8 +14,8 @@ import pytest
 
 from onceover.cli import numbers
 from onceover.errors import UsageError
-from tests.support.signals import default_signals
-from tests.support.wait import wait_until
+from tests.support.session.signals import default_signals
+from tests.support.session.wait import wait_until
 
 _COMMAND = (sys.executable, "-m", "onceover.cli.entry")
 _PROJECT = Path(__file__).parents[2]

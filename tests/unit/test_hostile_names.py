@@ -46,8 +46,8 @@ from onceover.shown import lined, screen, visible
 from onceover.topics.plan import TopicPlan
 from onceover.topics.sync import AppliedSync, SyncPlan
 from onceover.wire.batches.records import DecodedRecord
-from tests.support import audits
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
+from tests.support.worlds import audits
 from tests.unit.groups.groupworld import World as GroupWorld
 
 HARMLESS = "orders"

@@ -19,8 +19,8 @@ from onceover.cli.sparkjob import JobEnd
 from onceover.config.flow.load import load_flow
 from onceover.spark.launch.again import Restarts
 from onceover.spark.launch.submit import replicate_job
-from tests.support.signals import default_signals
-from tests.support.wait import wait_until
+from tests.support.session.signals import default_signals
+from tests.support.session.wait import wait_until
 
 _PROJECT = Path(__file__).parents[2]
 _ENTRY = (sys.executable, "-m", "onceover.cli.entry")

@@ -48,5 +48,5 @@ def players() -> set[str]:
 
 
 def test_nobody_has_a_cluster_of_their_own_in_memory() -> None:
-    """Use ``tests.support.fakecluster``; what it lacks is taught to it, and tried on brokers as well."""
+    """Use ``tests.support.fakes.fakecluster``; what it lacks is taught to it, and tried on brokers, too."""
     assert players() == _OTHERS

@@ -12,7 +12,7 @@ import pytest
 from onceover.cli import main as command_line
 from onceover.cli.terminal.output import CommandResult
 from onceover.private import UMASK, privately
-from tests.support.modes import open_to_others
+from tests.support.session.modes import open_to_others
 
 
 @pytest.fixture(autouse=True)

@@ -277,7 +277,7 @@ class GroupSync:
         for group, rows in writes.items():
             commits[group] = {
                 # Leader epochs count within one cluster. With one that the receiving side has not reached,
-                # Kafka's consumer waits for it, and says nothing (tests/integration/test_groups_epochs.py).
+                # Kafka's consumer waits for it, and says nothing (integration/groups/test_groups_epochs.py).
                 row.facts.receiving: OffsetToCommit(row.decision.to, NO_EPOCH, row.facts.metadata)
                 for row in rows
                 if row.decision.to is not None

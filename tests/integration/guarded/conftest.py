@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.grants import revoke_all
-from tests.support.guarded import Pair, guarded_clusters
-from tests.support.sharing import forget, forget_groups
+from tests.support.brokers.guarded import Pair, guarded_clusters
+from tests.support.brokers.sharing import forget, forget_groups
+from tests.support.flows.grants import revoke_all
 
 
 @pytest.fixture(scope="package")

@@ -26,9 +26,10 @@ from onceover.state.log import StateLog
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupRequest
 from onceover_lab.embed.security import Security
-from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
-from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.grants import (
+from tests.support.brokers.authorizer import TOPIC_OPERATIONS, Question, allows
+from tests.support.brokers.clusters import ClusterFactory, SharedCluster
+from tests.support.brokers.guarded import Pair, guarded_replica
+from tests.support.flows.grants import (
     CLUSTER,
     CLUSTER_NAME,
     GROUP,
@@ -39,13 +40,12 @@ from tests.support.grants import (
     mirror_rights,
     target_rights,
 )
-from tests.support.groups import commit, offset_of
-from tests.support.guarded import Pair, guarded_replica
-from tests.support.operations import apply_groups, apply_topics
-from tests.support.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
-from tests.support.rawkafka import Codec, RawRecord
-from tests.support.replica import Replica, read_records
-from tests.support.wait import wait_until
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.operations import apply_groups, apply_topics
+from tests.support.flows.replica import Replica, read_records
+from tests.support.raw.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
+from tests.support.raw.rawkafka import Codec, RawRecord
+from tests.support.session.wait import wait_until
 
 OWN, FOREIGN = "User:onceover", "User:foreign"
 _TIMEOUT_S = 60.0

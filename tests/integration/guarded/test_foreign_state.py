@@ -19,10 +19,10 @@ from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
-from tests.support.grants import GROUP, TOPIC, grant
-from tests.support.groups import commit
-from tests.support.guarded import Pair, guarded_replica
-from tests.support.replica import Replica, alter_config, delete_topics, topic_config
+from tests.support.brokers.guarded import Pair, guarded_replica
+from tests.support.flows.grants import GROUP, TOPIC, grant
+from tests.support.flows.groups import commit
+from tests.support.flows.replica import Replica, alter_config, delete_topics, topic_config
 
 Capture = pytest.CaptureFixture[str]
 _LARGE_BYTES: Final = 20_000_000

@@ -13,13 +13,13 @@ from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Features
 from onceover.lead import leader
 from onceover.stops import aside
-from tests.support.grants import GROUP, TOPIC, denied, grant
-from tests.support.groups import commit
-from tests.support.guarded import Pair, guarded_replica
-from tests.support.rawkafka import RawRecord
-from tests.support.replica import Replica
-from tests.support.wait import wait_until
-from tests.support.waysout import commands, follow
+from tests.support.brokers.guarded import Pair, guarded_replica
+from tests.support.flows.grants import GROUP, TOPIC, denied, grant
+from tests.support.flows.groups import commit
+from tests.support.flows.replica import Replica
+from tests.support.flows.waysout import commands, follow
+from tests.support.raw.rawkafka import RawRecord
+from tests.support.session.wait import wait_until
 
 Capture = pytest.CaptureFixture[str]
 _TIMEOUT_S: Final = 30.0

@@ -16,8 +16,9 @@ from onceover.errors import UsageError
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
 from onceover.state import names
-from tests.support.contentaudit import audit
-from tests.support.grants import (
+from tests.support.brokers.guarded import Pair
+from tests.support.drills.orphaned import Orphaned, orphaned
+from tests.support.flows.grants import (
     CLUSTER,
     GROUP,
     TOPIC,
@@ -27,11 +28,10 @@ from tests.support.grants import (
     source_rights,
     target_rights,
 )
-from tests.support.groups import commit
-from tests.support.guarded import Pair
-from tests.support.orphaned import Orphaned, orphaned
-from tests.support.replica import Replica, delete_topics
-from tests.support.rightstable import command_rights
+from tests.support.flows.groups import commit
+from tests.support.flows.replica import Replica, delete_topics
+from tests.support.flows.rightstable import command_rights
+from tests.support.worlds.contentaudit import audit
 
 Capture = pytest.CaptureFixture[str]
 Rights = tuple[list[Right], list[Right]]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clusters import SharedCluster
-from tests.support.orphaned import Orphaned, orphaned
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.drills.orphaned import Orphaned, orphaned
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from onceover.drills.orphans import exporttopic
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
-from tests.support.replica import delete_topics
+from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned
+from tests.support.flows.replica import delete_topics
 
 _TIMEOUT_S = 30.0
 

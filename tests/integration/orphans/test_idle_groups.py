@@ -10,12 +10,12 @@ import pytest
 from onceover.drills.switching import commits
 from onceover.groups import apply
 from onceover.state import names
-from tests.support.adversary import COMPACT_AT_ONCE
-from tests.support.flows import InlineFlow, assert_same
-from tests.support.groups import commit, commit_all, committed_all, delete_group
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
-from tests.support.replica import Seen, delete_topics, read_records
-from tests.support.switching import step_of, trouble
+from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned
+from tests.support.drills.switching import step_of, trouble
+from tests.support.flows.flows import InlineFlow, assert_same
+from tests.support.flows.groups import commit, commit_all, committed_all, delete_group
+from tests.support.flows.replica import Seen, delete_topics, read_records
+from tests.support.raw.adversary import COMPACT_AT_ONCE
 
 HOW = {"fence": "command", "redirect": "command", "command": ["./switch"], "quiet": "500ms"}
 

@@ -32,10 +32,10 @@ from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
 from onceover.wiring.flows import opened
-from tests.support.groups import commit, offset_of
-from tests.support.handled import handler_keys
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
-from tests.support.replica import alter_config, delete_before, delete_topics
+from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.handled import handler_keys
+from tests.support.flows.replica import alter_config, delete_before, delete_topics
 
 _TIMEOUT_S = 30.0
 

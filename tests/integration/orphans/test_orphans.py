@@ -17,10 +17,7 @@ from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
 from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
 from onceover.wiring.flows import opened
-from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS
-from tests.support.flows import assert_same
-from tests.support.groups import commit, offset_of
-from tests.support.orphaned import (
+from tests.support.drills.orphaned import (
     AGAIN,
     DECIDE,
     DONE,
@@ -29,10 +26,13 @@ from tests.support.orphaned import (
     Orphaned,
     in_line,
 )
-from tests.support.rawkafka import Codec
-from tests.support.rehearsing import nobody_alive, rehearsing
-from tests.support.replica import delete_before, read_records, topic_config
-from tests.support.waysout import commands
+from tests.support.drills.rehearsing import nobody_alive, rehearsing
+from tests.support.flows.flows import assert_same
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.replica import delete_before, read_records, topic_config
+from tests.support.flows.waysout import commands
+from tests.support.raw.adversary import COMPACT_AT_ONCE, EPOCH_MS
+from tests.support.raw.rawkafka import Codec
 
 _TIMEOUT_S = 30.0
 _KILLED = -9

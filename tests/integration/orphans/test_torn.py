@@ -17,7 +17,7 @@ from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
 from onceover.state.fenced import await_markers, take_id
-from tests.support.orphaned import DONE, Capture, Orphaned
+from tests.support.drills.orphaned import DONE, Capture, Orphaned
 
 _TIMEOUT_S = 30.0
 Transaction = Mapping[int, int]

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient
 from onceover import model as ours
 from onceover.state import names
 from onceover.wiring.flows import open_clusters
-from tests.support.flows import assert_same
-from tests.support.groups import delete_group
-from tests.support.orphaned import DECIDE, DONE, Capture, Orphaned
-from tests.support.replica import delete_topics, read_records
+from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned
+from tests.support.flows.flows import assert_same
+from tests.support.flows.groups import delete_group
+from tests.support.flows.replica import delete_topics, read_records
 
 _TIMEOUT_S = 30.0
 

@@ -24,8 +24,8 @@ from onceover.acls.kept import (
 from onceover.acls.sync import AclSync, apply_acls, is_open, own_principal
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.admin.acls import Acl, NoAuthorizer
-from tests.support.authorizer import Question, allows
-from tests.support.fakecluster import FakeCluster
+from tests.support.brokers.authorizer import Question, allows
+from tests.support.fakes.fakecluster import FakeCluster
 
 OWN = "User:onceover"
 TOPICS = ("flights.jfk", "flights.lax", "flights", "other", "flightsx")

@@ -14,8 +14,8 @@ from onceover.acls.kept import AclView, owned_acls, plan_acls
 from onceover.acls.sync import apply_acls
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.admin.acls import Acl
-from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
-from tests.support.examples import examples
+from tests.support.brokers.authorizer import TOPIC_OPERATIONS, Question, allows
+from tests.support.session.examples import examples
 from tests.unit.acls.test_kept import FakeAcls, FakeNotes, Killed, Life
 
 OWN, ANN, BOB, ALL_USERS = "User:onceover", "User:ann", "User:bob", "User:*"

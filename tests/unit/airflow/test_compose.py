@@ -1,6 +1,6 @@
 """docker-compose.yaml: the embedded system again, in the same versions, on loopback, without secrets.
 
-Its commands are run as processes in tests/integration/test_deployment.py.
+Its commands are run as processes in tests/integration/around/test_deployment.py.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from onceover_airflow.tasks.groups import GROUPS
 from onceover_airflow.tasks.repair import REPAIR
 from onceover_airflow.tasks.seeding import PROGRESS
 from onceover_airflow.tasks.topics import TOPICS
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
 
 # What the pages themselves are made of.
 OURS = {"table", "thead", "tbody", "tr", "th", "td", "p", "strong", "code", "ul", "li", "br", ""}

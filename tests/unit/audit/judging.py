@@ -12,7 +12,7 @@ from onceover.audit.model import Finding
 from onceover.audit.records.recordhash import make_rec
 from onceover.audit.records.sketch import Sketch, mark_at, sketch
 from onceover.model import TopicPartition
-from tests.support.mutations import Content, Expected, Pair
+from tests.support.raw.mutations import Content, Expected, Pair
 
 SOURCE_BASE = 100
 TARGET_BASE = 5_000

@@ -9,7 +9,7 @@ import crc32c
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from onceover.audit.records.batches import Batch, walk
-from tests.support.mutations import Content
+from tests.support.raw.mutations import Content
 
 ABORT, COMMIT = range(2)
 

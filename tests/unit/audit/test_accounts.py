@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceover.audit.model import FindingKind
-from tests.support.examples import examples
-from tests.support.mutations import Content, Expected, Pair
+from tests.support.raw.mutations import Content, Expected, Pair
+from tests.support.session.examples import examples
 from tests.unit.audit.judging import judge, told
 
 # So few contents that twins, records alike in some fields, and records in wrong partitions are common.

@@ -20,7 +20,7 @@ def test_every_sentence_of_the_contract_has_a_test_that_exists() -> None:
     assert [row for row, tests in named.items() if not tests] == []
     files = [
         *(PROJECT / "tests/unit/audit").rglob("test_*.py"),
-        *(PROJECT / "tests/integration").glob("test_audit*.py"),
+        *(PROJECT / "tests/integration/audits").glob("test_*.py"),
     ]
     known = set(
         re.findall(r"^def (test_[a-z0-9_]+)", "\n".join(path.read_text() for path in files), re.MULTILINE)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from tests.support.mutations import MUTATIONS, Content, correct_pair, mutate_randomly
+from tests.support.raw.mutations import MUTATIONS, Content, correct_pair, mutate_randomly
 from tests.unit.audit.judging import judge, told
 
 SEEDS = range(100)

@@ -12,7 +12,7 @@ import pytest
 from onceover.cli.commands.audit import _Progress as Shown
 from onceover.spark.auditing.auditprogress import AuditProgress, AuditProgressFile, last_told
 from onceover.spark.launch.submit import AuditOptions
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 _WAIT_S = 20.0
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from onceover.audit.course.content import Content, proven
-from tests.support import audits
+from tests.support.worlds import audits
 
 
 @pytest.mark.parametrize(("target_from", "is_renewed"), [(150, True), (200, True), (201, False)])

@@ -1,8 +1,8 @@
 """Worlds made by chance: whatever happens between audits, their answers are true.
 
-A world is a flow, its two clusters and its state in memory (``tests.support.auditworld``); what happens is
-drawn by hypothesis, which also finds the shortest story that shows a fault. Stories that once did are below
-each rule's own test (``test_world_stories``).
+A world is a flow, its two clusters and its state in memory (``tests.support.worlds.auditworld``); what
+happens is drawn by hypothesis, which also finds the shortest story that shows a fault. Stories that once
+did are below each rule's own test (``test_world_stories``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.support.auditstory import Event, events, live
-from tests.support.auditworld import KINDS
+from tests.support.worlds.auditstory import Event, events, live
+from tests.support.worlds.auditworld import KINDS
 
 # With the compiled code and without it.
 pytestmark = pytest.mark.usefixtures("both_ways")

@@ -19,7 +19,7 @@ from onceover.operate.statusread import FlowFacts
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
 from onceover.operate.why import explain_name
 from onceover.shown import visible
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
 
 # What Kafka takes for the name of a topic.
 _NAME = r"[a-zA-Z0-9._-]{1,249}"

@@ -10,7 +10,7 @@ import pytest
 from onceover.cli.main import main
 from onceover.cli.parsing import build_parser, parse
 from onceover.errors import UsageError
-from tests.support.parsers import leaves
+from tests.support.commands.parsers import leaves
 
 _EVER = "99999999999999d"
 

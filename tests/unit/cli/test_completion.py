@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from onceover.cli import completion
-from tests.support.shell import words
-from tests.support.wait import wait_until
+from tests.support.commands.shell import words
+from tests.support.session.wait import wait_until
 
 _FLOW = """flow: {name}
 source: {{alias: east, client: {{bootstrap.servers: "{east}"}}}}

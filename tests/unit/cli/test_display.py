@@ -12,7 +12,7 @@ from onceover.cli.terminal import statustext
 from onceover.cli.terminal.display import Counter, Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.wiring import status
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 
 class Clock:

@@ -16,7 +16,7 @@ from onceover.operate import repair
 from onceover.seeding import plan as seeding
 from onceover.seeding import seamsearch
 from onceover.wiring.status import PATIENCE_S
-from tests.support.parsers import leaves
+from tests.support.commands.parsers import leaves
 
 # Each takes longer to load than all parsers together.
 HEAVY = (

@@ -13,7 +13,7 @@ from onceover.cli.main import main
 from onceover.cli.parser import Parser
 from onceover.cli.parsing import build_parser, parse
 from onceover.errors import UsageError
-from tests.support.parsers import leaves, walk
+from tests.support.commands.parsers import leaves, walk
 
 
 def examples(parser: Parser) -> Iterator[str]:

@@ -29,7 +29,7 @@ from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environ
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
 from onceover.wiring.groups import GroupRequest
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
 EVERY_KEY = """

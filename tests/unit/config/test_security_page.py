@@ -11,10 +11,10 @@ import pytest
 
 from onceover.config.flow.load import load_flow
 from onceover.config.flow.sides import resolve_clients
-from tests.support.grants import CLUSTER, CLUSTER_NAME, Right, source_rights, target_rights
-from tests.support.grants import GROUP as OF_GROUP
-from tests.support.grants import TOPIC as OF_TOPIC
-from tests.support.grants import TRANSACTIONAL_ID as OF_ID
+from tests.support.flows.grants import CLUSTER, CLUSTER_NAME, Right, source_rights, target_rights
+from tests.support.flows.grants import GROUP as OF_GROUP
+from tests.support.flows.grants import TOPIC as OF_TOPIC
+from tests.support.flows.grants import TRANSACTIONAL_ID as OF_ID
 
 PAGE: Final = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
 FLOWS: Final = re.findall(r"^```yaml\n(flow: (\S+)\n.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from onceover.wire.batches.visibility import AbortedTransaction
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
-from tests.support.rawkafka import Codec, ProducerState, RawRecord, build_batch
+from tests.support.raw.rawkafka import Codec, ProducerState, RawRecord, build_batch
 
 TOPIC_ID = UUID(int=7)
 

@@ -18,7 +18,7 @@ from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.layout import Layout
 from onceover.wire.batches.records import decode
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.state.records.test_layout import LAYOUT
 
 FLOW = "f"

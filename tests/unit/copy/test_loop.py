@@ -29,8 +29,8 @@ from onceover.wire.batches.visibility import AbortedTransaction
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
 from onceover.wire.offsetmap import decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta
-from tests.support.hostile import seal
-from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
+from tests.support.raw.hostile import seal
+from tests.support.raw.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
 from tests.unit.copy.batches import answer, stored
 from tests.unit.copy.loop import MAP, ME, STATE, A, B, FakeProducer, FakeSource, Setting, partition
 

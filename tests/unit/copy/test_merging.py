@@ -20,8 +20,8 @@ from onceover.wire.batches.runs import Run, seen
 from onceover.wire.batches.visibility import AbortedTransaction, Visible
 from onceover.wire.offsetmap import Segment
 from onceover.wire.progress import CopiedBatch
-from tests.support.hostile import seal
-from tests.support.rawkafka import Codec, RawRecord, build_batch, encode_record
+from tests.support.raw.hostile import seal
+from tests.support.raw.rawkafka import Codec, RawRecord, build_batch, encode_record
 from tests.unit.copy.batches import answer, stored
 from tests.unit.copy.loop import TARGET_START, A, B, FakeProducer, Setting, partition
 from tests.unit.copy.test_partition import skipped, take, values, visible

@@ -20,8 +20,8 @@ from onceover.wire.batches.records import decode
 from onceover.wire.batches.runs import Run, seen
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetmap import MAX_SEGMENTS, encode_map_value
-from tests.support.hostile import seal
-from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch, encode_record
+from tests.support.raw.hostile import seal
+from tests.support.raw.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch, encode_record
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import TARGET_START, A, partition, sent
 

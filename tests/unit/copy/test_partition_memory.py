@@ -19,9 +19,9 @@ from onceover.stops.record import Stop
 from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
 from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling
 from onceover.wire.hotpath import FetchedPartition
-from tests.support.hostile import bomb, compressed, seal
-from tests.support.memory import Peak
-from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
+from tests.support.raw.hostile import bomb, compressed, seal
+from tests.support.raw.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
+from tests.support.session.memory import Peak
 from tests.unit.copy.batches import TOPIC_ID, answer, stored
 from tests.unit.copy.loop import TARGET_START, A, B, Setting, partition, sent
 from tests.unit.copy.test_partition import take, values, visible

@@ -12,7 +12,7 @@ from onceover.copy.returns import Returns
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.batches.visibility import Visible
-from tests.support.rawkafka import Codec, RawRecord, build_batch
+from tests.support.raw.rawkafka import Codec, RawRecord, build_batch
 
 TP = TopicPartition("t", 0)
 _ENOUGH = 3000

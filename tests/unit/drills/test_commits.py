@@ -11,9 +11,9 @@ from onceover.drills.switching.commits import SourceGroups
 from onceover.errors import NeedsOperator
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog, FakeTopic
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog, FakeTopic
+from tests.support.raw.mutations import Content
 
 TP = TopicPartition("a", 0)
 

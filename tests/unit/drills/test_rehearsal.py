@@ -32,7 +32,7 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
 
 EARLIER = {"drill": "d0", "began_ms": 500, "result": "PASS", "rto_s": 2.5, "rpo_offsets": 0, "rpo_s": 0.0}
 OBJECTIVES = Objectives(30_000)

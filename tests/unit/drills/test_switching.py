@@ -36,8 +36,8 @@ from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
 from onceover.wiring.failovers.switchovers import SwitchoverOptions, switchover
-from tests.support.flows import write_flow
-from tests.support.hostilenames import HOSTILE
+from tests.support.flows.flows import write_flow
+from tests.support.raw.hostilenames import HOSTILE
 
 COPY, ANEW = str(UUID(int=2)), str(UUID(int=3))
 PLANNED, UNPLANNED = "planned", "unplanned"

@@ -22,7 +22,7 @@ from onceover.groups.decide import (
 )
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 
 NOW_MS = 1_700_000_000_000
 HERE, THERE = TopicPartition("orders", 3), TopicPartition("east.orders", 3)

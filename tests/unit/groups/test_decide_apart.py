@@ -22,7 +22,7 @@ from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import Enrolment
 from onceover.txn.classify import Action, Api
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.topics.topicworld import source_id, target_id
 
 TP = TopicPartition("orders", 0)

@@ -10,7 +10,7 @@ import pytest
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.groups.logs import Logs, read_logs
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 PAIRS = {TopicPartition("orders", p): TopicPartition("east.orders", p) for p in range(100)}
 AWAY = Retriable("nobody leads it")

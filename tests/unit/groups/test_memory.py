@@ -19,8 +19,8 @@ from onceover.groups.memory import GroupMemory
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.records.value import Illegible
-from tests.support.examples import examples
-from tests.support.junk import damaged
+from tests.support.raw.junk import damaged
+from tests.support.session.examples import examples
 from tests.unit.topics.topicworld import target_id, topic
 
 # What brokers and librdkafka take by default.

@@ -1,7 +1,7 @@
 """Worlds made by chance: whatever happens to a flow and to its readers, they go on at their next record.
 
-The oracle is told by both logs which record is a copy of which (``tests.support.positionworld``); hypothesis
-draws what happens, and finds the shortest story that shows a fault.
+The oracle is told by both logs which record is a copy of which (``tests.support.worlds.positionworld``);
+hypothesis draws what happens, and finds the shortest story that shows a fault.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from onceover.groups import view as groupview
 from onceover.operate import repairapply
 from onceover.positions.translate import Translator
 from onceover.wire.offsetlookup import Translated
-from tests.support.auditstory import Event
-from tests.support.auditworld import KINDS
-from tests.support.examples import examples
-from tests.support.positionstory import events, journeys, live
+from tests.support.session.examples import examples
+from tests.support.worlds.auditstory import Event
+from tests.support.worlds.auditworld import KINDS
+from tests.support.worlds.positionstory import events, journeys, live
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 

@@ -11,7 +11,7 @@ from onceover.groups.decide import Allowed, GroupAction, decide
 from onceover.groups.strays import find_strays, stray_facts
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 GROWN, FRESH, OTHER = TopicPartition("orders", 2), TopicPartition("orders-new", 0), TopicPartition("local", 0)
 

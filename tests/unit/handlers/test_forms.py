@@ -19,9 +19,9 @@ from onceover.wire.batches.records import DecodedRecord, decode
 from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling
 from onceover.wire.batches.varint import encode_varint
 from onceover.wire.batches.visibility import Visible
-from tests.support.hostile import seal
-from tests.support.memory import Peak
-from tests.support.rawkafka import Codec
+from tests.support.raw.hostile import seal
+from tests.support.raw.rawkafka import Codec
+from tests.support.session.memory import Peak
 from tests.unit.copy.batches import stored
 from tests.unit.handlers import samples
 from tests.unit.wire.batches.test_records import compacted_batch, holed_records

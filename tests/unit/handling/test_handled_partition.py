@@ -25,8 +25,8 @@ from onceover.wire.batches.records import decode
 from onceover.wire.batches.unpack import Ceiling
 from onceover.wire.batches.varint import encode_varint
 from onceover.wire.offsetmap import MAX_SEGMENTS
-from tests.support.hostile import placed, seal
-from tests.support.rawkafka import Codec, RawRecord, encode_record
+from tests.support.raw.hostile import placed, seal
+from tests.support.raw.rawkafka import Codec, RawRecord, encode_record
 from tests.unit.copy.batches import answer, stored
 from tests.unit.copy.loop import A, B, Setting, partition, sent
 from tests.unit.copy.test_partition import skipped, values, visible

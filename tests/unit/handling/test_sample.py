@@ -14,8 +14,8 @@ from onceover.handling.sample import SampleOutcome, handled, sample
 from onceover.handling.sampled import document, lines
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord
-from tests.support.fakecluster import FakeCluster
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.raw.mutations import Content
 from tests.unit.handlers import samples
 from tests.unit.handlers.test_forms import group_of
 from tests.unit.kafka.logs.test_between import OneByOne

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import SETS, target
 
 

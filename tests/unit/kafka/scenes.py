@@ -13,8 +13,8 @@ from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition
 from onceover.wire.batches.batch import parse_header
-from tests.support.fakecluster import FakeCluster
-from tests.support.rawkafka import RawRecord, build_batch
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.raw.rawkafka import RawRecord, build_batch
 
 TOPIC_ID = UUID(int=7)
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,8 +10,8 @@ from onceover.errors import MustReset, UsageError
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.kafka.produce.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.txn.txnstate import IllegalTransition
-from tests.support.fakebroker import LOST
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakebroker import LOST
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import GROUP, OFFSETS, P0, P1, batch, names_of, producer, target
 
 SOURCE = P0

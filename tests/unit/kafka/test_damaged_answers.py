@@ -59,8 +59,8 @@ from onceover.kafka.produce.requests import ProduceLink
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.hotpath import decode_fetch
-from tests.support.examples import examples
-from tests.support.memory import Peak
+from tests.support.session.examples import examples
+from tests.support.session.memory import Peak
 from tests.unit.copy.batches import stored
 from tests.unit.kafka.wiretap import Script, body, connect, framed
 

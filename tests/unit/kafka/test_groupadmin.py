@@ -15,8 +15,8 @@ from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.admin import GroupAdmin, HasMembers
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.model import TopicPartition
-from tests.support.fakebroker import LOST
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakebroker import LOST
+from tests.support.fakes.fakecluster import FakeCluster
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OFFSETS = {TP: OffsetToCommit(5, -1, ""), OTHER: OffsetToCommit(6, -1, "")}

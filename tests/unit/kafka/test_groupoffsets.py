@@ -13,7 +13,7 @@ from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GROUPS_AT_ONCE, fetch_committed
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster, LiveOverFake
+from tests.support.fakes.fakecluster import FakeCluster, LiveOverFake
 
 TP = TopicPartition("orders", 0)
 COORDINATOR_MOVED, NOT_AUTHORIZED, PENDING = 16, 30, 88

@@ -8,7 +8,7 @@ from onceover.errors import Fatal, NeedsOperator, Retriable
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.requests import PATIENCE_S
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import (
     P0,
     P1,

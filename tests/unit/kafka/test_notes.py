@@ -8,8 +8,8 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.produce import notes
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.model import TopicPartition
-from tests.support.fakebroker import LOST
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakebroker import LOST
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import P1, end_of, target
 
 DENIED, TOO_LARGE, MOVED = 29, 10, 6

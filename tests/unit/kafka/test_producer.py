@@ -16,8 +16,8 @@ from onceover.kafka.ports import Refused
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition, RequestSet
-from tests.support.fakebroker import LOST
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakebroker import LOST
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import (
     GROUP,
     OFFSETS,

@@ -27,7 +27,7 @@ from onceover.state.records.layout import Layout
 from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
 from onceover.topics.own import StateSettings
 from onceover.topics.scope import Rules
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 FLOW: Final = "orders-dr"
 GROUP: Final = names.progress_group(FLOW)

@@ -15,8 +15,8 @@ from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.stops.requests import asked_to_end, stop_request
-from tests.support.fakelogs import FakeLog
-from tests.support.mutations import Content
+from tests.support.fakes.fakelogs import FakeLog
+from tests.support.raw.mutations import Content
 from tests.unit.lead.leading import FLOW, GROUP, Leading, leading, scope_of
 
 ORDERS = [TopicPartition("shop.orders", n) for n in range(3)]

@@ -28,9 +28,9 @@ from onceover.metrics.canary.track import (
 from onceover.metrics.figures import Distribution, Figures
 from onceover.model import TopicPartition
 from onceover.state.records.runstate import RunState
-from tests.support.fakecluster import FakeCluster
-from tests.support.mutations import Content
-from tests.support.wait import wait_until
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.raw.mutations import Content
+from tests.support.session.wait import wait_until
 
 RUN = "run1"
 NOT_LEADER: Final = 6

@@ -10,7 +10,7 @@ import pytest
 
 from onceover.config.flow.flowfile import Flow
 from onceover.wiring.monitoring.expected import lag_limit_s, run_due_s, wanted
-from tests.support.statusentries import running_entry
+from tests.support.worlds.statusentries import running_entry
 
 HOUR_S = 3600.0
 # A Saturday, six in the morning.

@@ -26,8 +26,8 @@ from onceover.metrics.tallies import Tallies
 from onceover.positions.tail import TailRead
 from onceover.wiring.monitoring import exporter as monitoring
 from onceover.wiring.monitoring.exporter import Exporter, FlowMonitor, MonitorSettings, look_once
-from tests.support.statusentries import partition_entry, running_entry
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
+from tests.support.worlds.statusentries import partition_entry, running_entry
 from tests.unit.metrics.test_counting import receipt
 
 SETTINGS = MonitorSettings(interval_s=0.01, patience_s=0.2, most=100)

@@ -17,8 +17,8 @@ from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
 from onceover.operate.statusshape import broken_entry, with_fault
 from onceover.state.records.runstate import RunState
-from tests.support.hostilenames import HOSTILE
-from tests.support.statusentries import NOW_MS, partition_entry, running_entry, status_entry
+from tests.support.raw.hostilenames import HOSTILE
+from tests.support.worlds.statusentries import NOW_MS, partition_entry, running_entry, status_entry
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onceover.metrics.heldback import HeldBack
-from tests.support.statusentries import partition_entry
+from tests.support.worlds.statusentries import partition_entry
 
 
 def held(number: int, lso: int, offsets: int = 3) -> dict[str, Any]:

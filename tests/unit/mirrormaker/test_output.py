@@ -11,7 +11,7 @@ import pytest
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.mirrormaker.output import MirrorOutput, Round
 from onceover.mirrormaker.records import MirrorSettings
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 _TIMEOUT_S = 10.0
 _HOUR_S = 3600.0

@@ -12,7 +12,7 @@ from onceover.errors import Retriable
 from onceover.state import names
 from onceover.state import read as state
 from onceover.wiring import status
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.state.records.test_layout import LAYOUT
 
 

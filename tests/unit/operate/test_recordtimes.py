@@ -11,9 +11,9 @@ from onceover.model import TopicPartition
 from onceover.operate import recordtimes
 from onceover.operate.recordtimes import last_commit_ms, oldest_timestamps
 from onceover.state import names
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog
+from tests.support.raw.mutations import Content
 from tests.unit.kafka.logs.test_between import CrowdedOut, OneByOne
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)

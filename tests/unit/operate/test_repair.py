@@ -15,7 +15,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import Layout
 from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.stops.record import Stop
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.state.records.test_layout import LAYOUT
 
 FLOW = "flights"

@@ -23,9 +23,9 @@ from onceover.state.records.layout import Layout
 from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
 from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop
-from tests.support.examples import examples
-from tests.support.fakecluster import FakeCluster
-from tests.support.junk import damaged
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.raw.junk import damaged
+from tests.support.session.examples import examples
 
 _LEADER_MOVED = 6
 

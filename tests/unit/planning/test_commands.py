@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceover.planning.commands import command, split_advice
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
 
 
 def commands(text: str) -> list[str]:

@@ -19,8 +19,8 @@ from onceover.kafka.each import Each
 from onceover.positions.index import FOLDER, MapIndex
 from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point
 from onceover.positions.store import MapStore
-from tests.support.fakecluster import FakeCluster
-from tests.support.wait import wait_until
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.session.wait import wait_until
 from tests.unit.positions.maplog import MapLog
 from tests.unit.positions.mapwriter import copied
 from tests.unit.positions.test_store import PAIR, assert_answers

@@ -22,9 +22,9 @@ from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point
 from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.wire.offsetlookup import NotCovered, Translated
-from tests.support.auditworld import FLOW, KINDS, SOURCE
-from tests.support.fakecluster import FakeCluster
-from tests.support.positionworld import PositionWorld
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.worlds.auditworld import FLOW, KINDS, SOURCE
+from tests.support.worlds.positionworld import PositionWorld
 
 LED_BY_NOBODY = Retriable("nobody leads it")
 OPEN = Retriable("a transaction is open")

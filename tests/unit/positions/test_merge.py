@@ -12,7 +12,7 @@ from onceover.model import TopicPartition
 from onceover.positions import merge as mapmerge
 from onceover.positions.merge import MapMerger, MapUpkeep, MergeRules
 from onceover.wire.offsetlookup import mergeable
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.positions.maplog import MapLog
 
 HOUR_MS = 3600_000

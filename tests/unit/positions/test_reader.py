@@ -12,9 +12,9 @@ from onceover.kafka.logs import between
 from onceover.kafka.logs.between import Interval
 from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point
 from onceover.state import names
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog
+from tests.support.raw.mutations import Content
 
 TOPIC = names.map_topic("f")
 

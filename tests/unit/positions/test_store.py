@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onceover.positions.reader import Chunk, Point
 from onceover.positions.store import MapStore, PairRow, StoreDamaged
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation, translate, translate_back
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 from tests.unit.positions.maplog import SOURCE, TARGET, MapLog
 
 PAIR = PairRow(1, SOURCE, TARGET)

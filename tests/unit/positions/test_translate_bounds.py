@@ -12,7 +12,7 @@ from onceover.model import TopicPartition
 from onceover.positions.translate import BESIDE, PROMOTED, Translator
 from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 TP = TopicPartition("a", 0)
 # The map ends at target offset 10, which is source offset 110; the log at 50.

@@ -20,7 +20,7 @@ from onceover.positions.store import MapStore
 from onceover.positions.translate import UNREAD, _Question
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 from onceover.wire.offsetmap import MapKey
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.positions.maplog import SOURCE, TARGET, MapLog
 from tests.unit.positions.mapwriter import copied
 

@@ -14,9 +14,9 @@ from onceover.resume import beyond, resume
 from onceover.resume.beyond import Behind
 from onceover.stops.judge import Evidence
 from onceover.wire.progress import NOBODY
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog
+from tests.support.raw.mutations import Content
 from tests.unit.stops.test_stops import GOOD, META, SOURCE
 
 OWN = replace(GOOD, meta=replace(META, producer=4), target_end=90)

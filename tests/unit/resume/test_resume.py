@@ -13,7 +13,7 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.stops.aside import Troubles, TroubleSide
 from onceover.stops.codes import WaitCode
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 MAP = names.map_topic("f")
 IDS = {"t": UUID(int=1), "copy": UUID(int=2), MAP: UUID(int=3)}

@@ -15,7 +15,7 @@ from onceover.model import TopicPartition
 from onceover.resume.told import CoordinatorRest, ToldProgress
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.copy.loop import FakeProducer
 from tests.unit.stops.test_aside import Clock
 

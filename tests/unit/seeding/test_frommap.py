@@ -23,7 +23,7 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.topics.plan import TopicPlan
 from onceover.wire.offsetmap import MapRecord
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.seeding.test_plan import seat, topic
 
 AWAY = Retriable("nobody leads it")

@@ -20,8 +20,8 @@ from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, See
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.topics.plan import TopicPlan
-from tests.support.fakecluster import FakeCluster
-from tests.support.waysout import commands
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.flows.waysout import commands
 from tests.unit.seeding.test_plan import seat, topic
 
 ONE, TWO, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("elsewhere", 0)

@@ -19,8 +19,8 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
 from onceover.stops.codes import StopCode
 from onceover.wire.progress import ProgressMeta
-from tests.support.fakecluster import FakeCluster
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.raw.mutations import Content
 from tests.unit.seeding.test_plan import seat, topic
 
 EAST, WEST, ANOTHER = UUID(int=2), UUID(int=1), UUID(int=9)

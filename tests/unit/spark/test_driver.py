@@ -18,7 +18,7 @@ from onceover.model import TopicPartition
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.spark import driver, untilend
 from onceover.spark.driver import Begun, DriverRun, known_stops
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 
 def status(*, source: OnceoverError | None = None, target: OnceoverError | None = None) -> dict[str, Any]:

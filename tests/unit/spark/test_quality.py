@@ -15,7 +15,7 @@ from onceover.audit.model import FindingKind, Reason
 from onceover.audit.report.datadocs import results_file
 from onceover.spark.auditing.quality import judge
 from onceover.state.records.verdicts import Verdict
-from tests.support import audits
+from tests.support.worlds import audits
 
 # Great Expectations imports modules and calls functions that are deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.wheel import PROJECT, build_wheel, unpacked
+from tests.support.commands.wheel import PROJECT, build_wheel, unpacked
 
 _ASK = """
 import json, sys

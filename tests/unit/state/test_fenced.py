@@ -12,7 +12,7 @@ from onceover.errors import Retriable
 from onceover.kafka.ports import TxnProducer
 from onceover.model import TopicPartition
 from onceover.state.fenced import await_markers
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 TP = TopicPartition("t", 0)
 

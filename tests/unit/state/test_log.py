@@ -22,7 +22,7 @@ from onceover.state.records.value import VALUE_BYTES, VALUE_PARTS, Illegible
 from onceover.wire.batches.compression import ZSTD
 from onceover.wire.batches.records import encode
 from onceover.wire.hotpath import FetchedPartition
-from tests.support.rawkafka import RawRecord, build_batch
+from tests.support.raw.rawkafka import RawRecord, build_batch
 from tests.unit.copy.batches import answer
 
 TOPIC = "__onceover.f.state"

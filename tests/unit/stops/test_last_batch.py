@@ -16,7 +16,7 @@ from onceover.wire.batches.batch import BatchHeader, parse_header
 from onceover.wire.batches.unpack import Ceiling
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.progress import CopiedBatch
-from tests.support.rawkafka import Codec
+from tests.support.raw.rawkafka import Codec
 from tests.unit.copy.batches import stored
 from tests.unit.copy.loop import A, partition, sent
 from tests.unit.copy.test_partition import skipped, visible

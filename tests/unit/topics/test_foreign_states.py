@@ -27,8 +27,8 @@ from onceover.topics.otherflows import (
     ways_to,
     writers,
 )
-from tests.support.examples import examples
-from tests.support.junk import damaged
+from tests.support.raw.junk import damaged
+from tests.support.session.examples import examples
 from tests.unit.topics.test_otherflows import FakeState, where_states_end
 from tests.unit.topics.topicworld import source_id, topic
 

@@ -25,7 +25,7 @@ from onceover.topics.otherflows import (
     writers,
 )
 from onceover.topics.plan import Loop, OtherWriter
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.topics.topicworld import leave, source_id, target_id, topic
 
 

@@ -20,8 +20,8 @@ from onceover.state.records.managed import Managed, read_managed, unread_managed
 from onceover.state.records.value import Illegible
 from onceover.topics import own
 from onceover.topics.own import STATE_CONFIG, OwnedLog, StateSettings, unread_owned
-from tests.support.examples import examples
-from tests.support.junk import damaged
+from tests.support.raw.junk import damaged
+from tests.support.session.examples import examples
 
 TOPIC: Final = names.owned_topic("f")
 ONE, TWO = (Acl("LITERAL", "t", f"User:{who}", "*", "READ", "ALLOW") for who in ("ann", "bob"))

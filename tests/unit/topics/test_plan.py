@@ -17,7 +17,7 @@ from onceover.topics.changes import AddPartitions, CreateTopic
 from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.namingpolicy import PREFIX
 from onceover.topics.plan import Loop, OtherWriter, TopicPlan, View, overlap, plan_topics, without
-from tests.support.waysout import commands
+from tests.support.flows.waysout import commands
 from tests.unit.topics.topicworld import FLOW, World, leave, source_id, topic
 
 OTHER_ID = UUID(int=3)

@@ -15,12 +15,12 @@ RUNBOOK = (PROJECT / "docs" / "operations.md").read_text()
 STOPS = "## When a partition is stopped"
 REFUSALS = "## When a topic is not taken in"
 TRIED = (
-    "test_stops.py",
-    "test_ways_out.py",
+    "stops/test_stops.py",
+    "stops/test_ways_out.py",
     "guarded/test_rights.py",
-    "test_failing.py",
-    "test_left_open.py",
-    "test_rings.py",
+    "copying/test_failing.py",
+    "stops/test_left_open.py",
+    "topics/test_rings.py",
 )
 # Commands of the table, without their arguments; the shell knows them all (tests/unit/test_cli.py).
 COMMANDS = {"partition resume", "partition skip-to", "partition reseed", "seed plan", "seed apply"}

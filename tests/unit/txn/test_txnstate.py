@@ -20,7 +20,7 @@ from onceover.txn.txnstate import (
     TxnState,
     transition,
 )
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

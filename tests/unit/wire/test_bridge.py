@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Covered, Translated, arrange, bridge, join, mergeable, translate
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 
 SOURCE = TopicPartition("orders", 0)
 OWN, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)

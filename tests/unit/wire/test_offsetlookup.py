@@ -22,7 +22,7 @@ from onceover.wire.offsetlookup import (
     translate_back,
 )
 from onceover.wire.offsetmap import MapRecord, Segment, SegmentBuilder, decode_map_value, encode_map_value
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 
 # Each example tries every offset of its history, both ways.
 SOME = settings(max_examples=examples(20))

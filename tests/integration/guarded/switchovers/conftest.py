@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.guarded import Pair
-from tests.support.switching import Switched, switched
+from tests.support.brokers.guarded import Pair
+from tests.support.drills.switching import Switched, switched
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.drills.switching import commits
 from onceover.drills.switching.steps import PlannedSteps
-from tests.support.clusters import SharedCluster
-from tests.support.orphaned import Capture, Orphaned, orphaned
-from tests.support.replica import delete_topics
-from tests.support.switching import step_of
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.drills.orphaned import Capture, Orphaned, orphaned
+from tests.support.drills.switching import step_of
+from tests.support.flows.replica import delete_topics
 
 SOURCE, TARGET = "source", "target"
 

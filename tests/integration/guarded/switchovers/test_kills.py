@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onceover.drills.switching.course import STEP_NAMES
-from tests.support.switching import Switched, undone_or_gone_on_with
+from tests.support.drills.switching import Switched, undone_or_gone_on_with
 
 pytestmark = pytest.mark.soak
 

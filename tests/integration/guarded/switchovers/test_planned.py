@@ -30,24 +30,10 @@ from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
 from onceover.wiring.failovers import drills, switchovers
 from onceover.wiring.groups import GroupRequest
-from tests.support.adversary import COMPACT_AT_ONCE, Adversary
-from tests.support.applications import Application, Place, Reader, Writer, at_work
-from tests.support.flows import InlineFlow, write_flow
-from tests.support.grants import (
-    GROUP,
-    TOPIC,
-    TRANSACTIONAL_ID,
-    granted,
-    source_rights,
-    target_rights,
-)
-from tests.support.groups import commit, commit_undecided, delete_group, offset_of
-from tests.support.guarded import Pair
-from tests.support.rawkafka import Codec
-from tests.support.rehearsing import nobody_alive, rehearsing
-from tests.support.replica import Live, Replica, Seen, delete_topics, read_records
-from tests.support.rightstable import command_rights
-from tests.support.switching import (
+from tests.support.brokers.guarded import Pair
+from tests.support.drills.applications import Application, Place, Reader, Writer, at_work
+from tests.support.drills.rehearsing import nobody_alive, rehearsing
+from tests.support.drills.switching import (
     Switched,
     acls_of,
     copied,
@@ -57,7 +43,21 @@ from tests.support.switching import (
     trouble,
     undone_or_gone_on_with,
 )
-from tests.support.wait import wait_until
+from tests.support.flows.flows import InlineFlow, write_flow
+from tests.support.flows.grants import (
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    granted,
+    source_rights,
+    target_rights,
+)
+from tests.support.flows.groups import commit, commit_undecided, delete_group, offset_of
+from tests.support.flows.replica import Live, Replica, Seen, delete_topics, read_records
+from tests.support.flows.rightstable import command_rights
+from tests.support.raw.adversary import COMPACT_AT_ONCE, Adversary
+from tests.support.raw.rawkafka import Codec
+from tests.support.session.wait import wait_until
 
 DONE, USAGE, PERSON = 0, 2, 3
 TIMEOUT_S = 60.0

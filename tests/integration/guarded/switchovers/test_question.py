@@ -27,10 +27,10 @@ from onceover.wiring.failovers import switchovers
 from onceover.wiring.failovers.switchovers import SwitchoverOptions, abort_drill, switchover
 from onceover.wiring.flows import opened
 from onceover.wiring.status import read_status
-from tests.support.clusters import SharedCluster
-from tests.support.groups import commit, offset_of
-from tests.support.orphaned import DONE, Orphaned, orphaned
-from tests.support.replica import delete_topics
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.drills.orphaned import DONE, Orphaned, orphaned
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.replica import delete_topics
 
 NOBODY = Caller(lambda _: None)
 

@@ -13,12 +13,12 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover_lab.embed.kafka import KafkaCluster
-from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.flows import write_flow
-from tests.support.groups import commit, offset_of
-from tests.support.replica import Replica
-from tests.support.switching import step_of, trouble
-from tests.support.waysout import commands
+from tests.support.brokers.clusters import ClusterFactory, SharedCluster
+from tests.support.drills.switching import step_of, trouble
+from tests.support.flows.flows import write_flow
+from tests.support.flows.groups import commit, offset_of
+from tests.support.flows.replica import Replica
+from tests.support.flows.waysout import commands
 
 DONE, AGAIN = 0, 5
 # The aim is 10 s on a quiet machine; what is tested is that nothing waits for the source.

@@ -13,10 +13,10 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.kafka.cluster import LiveCluster
 from onceover.process.children import ChildProcess
 from onceover.state.read import read_flow_state
-from tests.support.rehearsing import rehearsing
-from tests.support.replica import Replica
-from tests.support.switching import Switched, acls_of, copied, ran
-from tests.support.wait import wait_until
+from tests.support.drills.rehearsing import rehearsing
+from tests.support.drills.switching import Switched, acls_of, copied, ran
+from tests.support.flows.replica import Replica
+from tests.support.session.wait import wait_until
 
 DONE: Final = 0
 TIMEOUT_S: Final = 90.0

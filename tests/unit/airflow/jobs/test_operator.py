@@ -34,7 +34,7 @@ from onceover_airflow.jobs.hooks import SparkJobHook
 from onceover_airflow.jobs.operators import SPARK_UI_KEY, ReplicateOperator
 from onceover_airflow.jobs.retrying import RETRIES
 from onceover_airflow.jobs.verdict import TaskVerdict
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 from tests.unit.airflow.conftest import FakeSpark
 
 SECRET = "planted-7f3a91c2"

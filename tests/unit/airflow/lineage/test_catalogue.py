@@ -33,7 +33,7 @@ from onceover_airflow.lineage.events import TOPICS_PER_EVENT
 from onceover_airflow.lineage.toldrun import ToldRun
 from onceover_airflow.lineage.untold import LineageRun
 from onceover_airflow.tasks.audit import AuditOperator
-from tests.support import audits
+from tests.support.worlds import audits
 from tests.unit.airflow.conftest import FakeSpark
 
 SECRET = "planted-7f3a91c2"

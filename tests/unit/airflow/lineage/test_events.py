@@ -17,7 +17,7 @@ from onceover.audit.model import FindingKind, Reason
 from onceover.audit.report import jsonreport
 from onceover_airflow.lineage import events
 from onceover_airflow.lineage.naming import FlowEnds
-from tests.support import audits
+from tests.support.worlds import audits
 
 HERE, THERE = ("kafka://a:1",), ("kafka://b:1", "kafka://c:1")
 ENDS = FlowEnds("flights", HERE, THERE)

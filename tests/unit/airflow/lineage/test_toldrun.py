@@ -7,7 +7,7 @@ from openlineage.client.event_v2 import RunEvent, RunState
 from onceover_airflow.lineage.about import CopyEvents
 from onceover_airflow.lineage.naming import FlowEnds
 from onceover_airflow.lineage.toldrun import Teller, ToldRun
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 ENDS = FlowEnds("flights", ("kafka://a:1",), ("kafka://b:2",))
 RUN_ID = "0199a3c5-0000-7000-8000-000000000001"

@@ -12,7 +12,7 @@ import pytest
 
 from onceover.errors import Retriable
 from onceover_airflow.serving.board import FRESH_S, Asking, Board, Entries
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 TIMEOUT_S = 20.0
 

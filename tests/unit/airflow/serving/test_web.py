@@ -16,7 +16,7 @@ from onceover.board.page import Look
 from onceover_airflow.serving.lazy import registration
 from onceover_airflow.serving.web import _links
 from onceover_airflow.telling.pages import FLOW_QUERY, PREFIX, page_link
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 # Airflow's server imports a test client that is deprecated: only when the pages are asked for.
 pytestmark = pytest.mark.filterwarnings("ignore:Using `httpx` with")

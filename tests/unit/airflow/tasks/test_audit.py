@@ -33,7 +33,7 @@ from onceover.state.records.verdicts import Verdict
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.jobs.verdict import verdict_of
 from onceover_airflow.tasks import audit
-from tests.support import audits
+from tests.support.worlds import audits
 from tests.unit.airflow.conftest import FakeSpark
 
 _EXITS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNVERIFIABLE: 3}

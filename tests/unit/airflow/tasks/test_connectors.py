@@ -36,7 +36,7 @@ from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.tasks import connectors, operation
 from onceover_airflow.tasks.connectors import MIGRATION
 from onceover_airflow.tasks.operation import ApproveOperator
-from tests.support.hostilenames import HOSTILE
+from tests.support.raw.hostilenames import HOSTILE
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import RETURNED, Exchange
 

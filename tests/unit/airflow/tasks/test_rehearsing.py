@@ -19,7 +19,7 @@ from onceover.wiring.flows import login
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.tasks import orphans, rehearsing, switching
 from onceover_airflow.tasks.rehearsing import judge
-from tests.support.flows import write_flow
+from tests.support.flows.flows import write_flow
 
 HERE = {"bootstrap.servers": "h:1"}
 

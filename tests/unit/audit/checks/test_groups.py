@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from onceover.audit.checks.groups import GroupPosition, check_group
-from tests.support.audits import at
-from tests.support.looks import rec
+from tests.support.worlds.audits import at
+from tests.support.worlds.looks import rec
 
 _GOOD = GroupPosition(
     group="billing",

@@ -12,8 +12,8 @@ from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
-from tests.support.audits import at
-from tests.support.looks import Logs, rec
+from tests.support.worlds.audits import at
+from tests.support.worlds.looks import Logs, rec
 
 _ALL = SharedOffsets(0, 1000, 0, 1000)
 

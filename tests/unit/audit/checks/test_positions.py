@@ -8,8 +8,8 @@ import pytest
 
 from onceover.audit.checks.positions import CheckedPosition, check_position
 from onceover.audit.model import Mode
-from tests.support.audits import at
-from tests.support.looks import Logs
+from tests.support.worlds.audits import at
+from tests.support.worlds.looks import Logs
 
 # Three records copied; a marker on either side behind them, and a record not copied yet.
 _LOGS = Logs([(0, "a"), (1, "b"), (2, "c"), (4, "d")], [(0, "a"), (1, "b"), (2, "c")])

@@ -10,7 +10,7 @@ from onceover.audit.checks.receipts import ADDS_UP, CONTINUOUS, MAX_BREAKS, chec
 from onceover.audit.checks.result import Check, PartitionResult
 from onceover.audit.model import Mode
 from onceover.wire.offsetmap import MapRecord, Segment
-from tests.support import audits
+from tests.support.worlds import audits
 
 
 def _receipt(begin: int, end: int, *, target: int | None = None, records: int | None = None) -> MapRecord:

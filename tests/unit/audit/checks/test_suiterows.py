@@ -10,7 +10,7 @@ from onceover.audit.checks import suites
 from onceover.audit.checks.result import Area, AuditResult, PartitionResult
 from onceover.audit.checks.suiterows import RANGE_COLUMNS, columns_of, suite_rows
 from onceover.audit.model import FindingKind, Reason, Row
-from tests.support import audits
+from tests.support.worlds import audits
 
 _WHOLE = audits.result(
     [

@@ -15,7 +15,7 @@ from onceover.audit.compare.align import align
 from onceover.audit.model import FindingKind
 from onceover.audit.records.sketch import DTYPE, RecordMark, Sketch, mark_at, parse_mark
 from onceover.model import TopicPartition
-from tests.support.mutations import Content, correct_pair
+from tests.support.raw.mutations import Content, correct_pair
 from tests.unit.audit.judging import STEP, sketched
 
 PAIR = TopicPartition("orders", 0), TopicPartition("east.orders", 0)

@@ -17,7 +17,7 @@ from onceover.audit.ranges.tasks import RangeDigests
 from onceover.audit.records.batches import Batch
 from onceover.audit.records.reader import ReadBatch
 from onceover.model import TopicPartition
-from tests.support.mutations import Content
+from tests.support.raw.mutations import Content
 from tests.unit.audit.stored import batches, stored
 
 # With the compiled code and without it.

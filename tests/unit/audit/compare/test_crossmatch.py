@@ -11,7 +11,7 @@ from onceover.audit.compare.crossmatch import Sighting, crossmatch, wanted
 from onceover.audit.model import Finding, FindingKind
 from onceover.audit.records.sketch import parse_mark
 from onceover.model import TopicPartition
-from tests.support.mutations import Content, correct_pair
+from tests.support.raw.mutations import Content, correct_pair
 from tests.unit.audit.judging import partition_of, sketched
 
 CONTENTS = correct_pair(random.Random(8), partitions=1).source[0]

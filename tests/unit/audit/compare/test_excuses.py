@@ -16,7 +16,7 @@ from onceover.audit.ranges.cut import Hole
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import sketch
 from onceover.model import TopicPartition
-from tests.support.mutations import Content
+from tests.support.raw.mutations import Content
 
 TP = TopicPartition("accounts", 0)
 Log: TypeAlias = Sequence[tuple[int, Content]]

@@ -12,7 +12,7 @@ from onceover.audit.records.batches import Batch
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.audit.records.sketch import sketch
 from onceover.model import TopicPartition
-from tests.support.mutations import correct_pair
+from tests.support.raw.mutations import correct_pair
 from tests.unit.audit.judging import judge, sketched
 from tests.unit.audit.stored import ABORT, COMMIT, batches, log_append, marker, stored
 

@@ -23,7 +23,7 @@ from onceover.state.records.verdicts import (
     audit_need,
     describe_audit,
 )
-from tests.support.audits import (
+from tests.support.worlds.audits import (
     at,
     check,
     digests,

@@ -22,7 +22,7 @@ from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, Range
 from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.sketch import parse_mark
 from onceover.errors import UsageError
-from tests.support.auditstory import Event, live
+from tests.support.worlds.auditstory import Event, live
 
 # With the compiled code and without it.
 pytestmark = pytest.mark.usefixtures("both_ways")

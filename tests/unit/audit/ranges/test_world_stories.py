@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
-from tests.support.auditoracle import Answer, audit, check, keep
-from tests.support.auditstory import EVENTS, Event, live
-from tests.support.auditworld import EPOCH_MS, KINDS, World
+from tests.support.worlds.auditoracle import Answer, audit, check, keep
+from tests.support.worlds.auditstory import EVENTS, Event, live
+from tests.support.worlds.auditworld import EPOCH_MS, KINDS, World
 
 # With the compiled code and without it.
 pytestmark = pytest.mark.usefixtures("both_ways")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.audit.records.batches import Unreadable, walk
-from tests.support.mutations import Content, correct_pair
+from tests.support.raw.mutations import Content, correct_pair
 from tests.unit.audit.stored import ABORT, COMMIT, batches, log_append, marker, patched, stored
 
 # With the compiled code and without it.

@@ -13,7 +13,7 @@ from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.recordhash import AuditedRecord, make_rec, record_hash
 from onceover.errors import OnceoverError
 from onceover.model import TopicPartition
-from tests.support.mutations import MUTATIONS, correct_pair
+from tests.support.raw.mutations import MUTATIONS, correct_pair
 from tests.unit.audit.stored import batches, stored
 
 TP = TopicPartition("orders", 0)

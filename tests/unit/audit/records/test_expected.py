@@ -17,7 +17,7 @@ from onceover.handlers import SCHEMA
 from onceover.handlers.load import Handler, load_handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
-from tests.support.mutations import correct_pair
+from tests.support.raw.mutations import correct_pair
 
 SOURCES = [TopicPartition("orders", number) for number in range(3)]
 TARGET = TopicPartition("east.orders", 0)

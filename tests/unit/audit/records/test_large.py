@@ -22,9 +22,9 @@ from onceover.audit.records.expected import Expected, HandlerReplay
 from onceover.audit.records.reader import ReadBatch, Stretch
 from onceover.handlers.load import Handler
 from onceover.model import TopicPartition
-from tests.support.hostile import bomb, expanding, seal
-from tests.support.memory import Peak
-from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
+from tests.support.raw.hostile import bomb, expanding, seal
+from tests.support.raw.rawkafka import Codec, RawRecord, encode_record, varint
+from tests.support.session.memory import Peak
 from tests.unit.audit.stored import batches
 
 # With the compiled code and without it.

@@ -16,8 +16,8 @@ from onceover.audit.records.batches import TooLarge, Unreadable
 from onceover.audit.records.lookup import Lookup
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch
 from onceover.audit.records.recordhash import AuditedRecord
-from tests.support.audits import at
-from tests.support.looks import rec
+from tests.support.worlds.audits import at
+from tests.support.worlds.looks import rec
 
 # Batches of ten offsets: every third offset has no record, every fourth batch was aborted.
 _END = 200

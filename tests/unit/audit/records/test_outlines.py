@@ -22,11 +22,11 @@ from onceover.audit.records.batches import Batch, Unreadable, walk
 from onceover.audit.records.outlines import MOST_RECORDS, OutlinedRecords
 from onceover.audit.records.reader import ReadBatch
 from onceover.model import TopicPartition
-from tests.support.examples import examples
-from tests.support.hostile import seal
-from tests.support.java_batches import JAVA_BATCHES
-from tests.support.mutations import Content
-from tests.support.rawkafka import Codec, varint
+from tests.support.raw.hostile import seal
+from tests.support.raw.java_batches import JAVA_BATCHES
+from tests.support.raw.mutations import Content
+from tests.support.raw.rawkafka import Codec, varint
+from tests.support.session.examples import examples
 from tests.unit.audit.stored import batches, log_append, patched, stored
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.report import datadocs, jsonreport
 from onceover.errors import UsageError
 from onceover.state.records.verdicts import Verdict
-from tests.support import audits
+from tests.support.worlds import audits
 
 _NASTY = "\"><script>alert('&')</script><a href='http://evil'>"
 _ROW = {"what": "orders:0 [0, 100)", "code": "records", "source_records": 100, "target_records": 99}

@@ -21,7 +21,7 @@ from onceover.audit.report import pages as report
 from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.errors import UsageError
 from onceover.state.records.verdicts import Verdict
-from tests.support import audits
+from tests.support.worlds import audits
 
 _NASTY = "<script>alert('&')</script>"
 _VOID = {"meta", "link", "br", "path", "circle", "use", "img", "rect"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onceover.audit.checks.evidence import Commit
 from onceover.audit.model import Digest, Side
 from onceover.audit.report.timeline import MAX_POINTS, ages, committed, histogram
-from tests.support.audits import at, digests
+from tests.support.worlds.audits import at, digests
 
 
 def _dated(begin_ms: int, length_ms: int, records: int) -> list[Digest]:

@@ -11,8 +11,8 @@ from onceover.connectors.offsets import write
 from onceover.connectors.offsets.write import Entry, HeldProducer, write_in_transaction, write_plainly
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
-from tests.support.fakebroker import LOST
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakebroker import LOST
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import end_of, target
 
 P0 = TopicPartition("t", 0)

@@ -8,9 +8,9 @@ from onceover.backoff import Deadline
 from onceover.drills.looks.nextrecords import next_records
 from onceover.errors import Retriable
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog
+from tests.support.raw.mutations import Content
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

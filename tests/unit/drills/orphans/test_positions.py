@@ -11,8 +11,8 @@ from onceover.drills.orphans.positions import LonePosition, LonePositions, Posit
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.groups import calls as groupcalls
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog, FakeTopic
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog, FakeTopic
 
 A0, A1, B0 = (TopicPartition(topic, number) for topic, number in (("a", 0), ("a", 1), ("b", 0)))
 EAST_A0 = TopicPartition("east.a", 0)

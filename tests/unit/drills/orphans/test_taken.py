@@ -10,7 +10,7 @@ import pytest
 from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
 from onceover.wiring.failovers.orphans import _untaken
-from tests.support.flows import write_flow
+from tests.support.flows.flows import write_flow
 
 EAST, WEST = ({"bootstrap.servers": f"127.0.0.1:{port}"} for port in (9092, 9093))
 TURNED = {"source": {"alias": "west"}, "target": {"alias": "east"}}
@@ -29,7 +29,7 @@ def untaken(tmp_path: Path, **back: Any) -> str | None:
         ({}, None),
         ({"topics": {"include": ["payments"], "naming": "identity"}}, "does not take it in as orders"),
         ({"topics": {"include": ["orders"], "naming": "prefix"}}, "does not take it in as orders"),
-        ({"handler": "tests.support.handled:Doubled"}, "its handler"),
+        ({"handler": "tests.support.flows.handled:Doubled"}, "its handler"),
     ],
 )
 def test_a_topic_comes_back_where_it_is_taken_in_as_it_is(

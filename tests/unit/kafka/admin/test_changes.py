@@ -10,7 +10,7 @@ import pytest
 
 from onceover.kafka.admin import changes
 from onceover.kafka.admin.changes import AdminAnswer, changed
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 NOT_CONTROLLER = AdminAnswer(41, "")
 DONE = AdminAnswer(0, "")

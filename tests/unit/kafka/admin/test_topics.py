@@ -9,7 +9,7 @@ import pytest
 from onceover.errors import Retriable
 from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.codes import KafkaCode
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 
 
 def cluster(*leaders: int) -> FakeCluster:

@@ -18,7 +18,7 @@ from onceover.kafka.logs.batchat import BatchPlace, batches_at
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.hotpath import FETCH_VERSION
-from tests.support.rawkafka import RawRecord, build_batch
+from tests.support.raw.rawkafka import RawRecord, build_batch
 
 TOPIC_ID = UUID(int=7)
 _TOPIC = FetchResponse.FetchableTopicResponse

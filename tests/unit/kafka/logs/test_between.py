@@ -25,9 +25,9 @@ from onceover.kafka.logs.between import (
 )
 from onceover.kafka.logs.reading import OffsetGone, TopicGone
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
-from tests.support.fakelogs import FakeLog
-from tests.support.mutations import Content
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog
+from tests.support.raw.mutations import Content
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 _NOT_LEADER = 6

@@ -11,7 +11,7 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.logs.endepochs import EndEpochs
 from onceover.model import TopicPartition
-from tests.support.fakecluster import FakeCluster
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.test_lag import Clock
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from onceover_lab.bench.watching.proctree import ProcessTree
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 BURN = "import time\nend=time.process_time()+{s}\nwhile time.process_time()<end: pass\n"
 # The parent starts a child that burns and ends, then waits to be told.

@@ -20,7 +20,7 @@ from onceover_lab.embed.registry import ProcessIdentity
 from onceover_lab.embed.service import Service
 from onceover_lab.embed.up import airflow as upairflow
 from onceover_lab.embed.up import clusters
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 READY = "import threading; print('ready', flush=True); threading.Event().wait()"
 TIMEOUT_S = 30.0

@@ -15,7 +15,7 @@ import pytest
 
 from onceover.errors import Retriable
 from onceover_lab.embed.driver import Driver, kill_driver, read_driver
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 FLOW = "flights-dr"
 

@@ -24,7 +24,7 @@ from onceover_lab.embed.ports import PortReservation
 from onceover_lab.embed.up.clusters import ClusterStatus
 from onceover_lab.embed.up.connect import ConnectStatus
 from onceover_lab.embed.up.lock import alone
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 TIMEOUT_S: Final = 30.0
 PROGRAM: Final = Path(sys.executable).with_name("onceover")

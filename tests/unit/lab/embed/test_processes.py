@@ -22,7 +22,7 @@ from onceover_lab.embed.registry import (
     terminate,
     write_records,
 )
-from tests.support.wait import wait_until
+from tests.support.session.wait import wait_until
 
 SLEEP = "import threading; threading.Event().wait()"
 # Only a program with a handler stays paused: Linux ends the others on SIGTERM even then.

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.verified import Watermark, read_watermarks
-from tests.support.examples import examples
-from tests.support.junk import damaged
+from tests.support.raw.junk import damaged
+from tests.support.session.examples import examples
 
 MARK = Watermark(
     offset=10, target_offset=12, source_id=UUID(int=1), target_id=UUID(int=2), timestamp_ms=3, at_ms=4

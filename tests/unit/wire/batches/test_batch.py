@@ -16,7 +16,7 @@ from onceover.wire.batches.batch import (
     verify,
 )
 from onceover.wire.batches.records import decode
-from tests.support.rawkafka import (
+from tests.support.raw.rawkafka import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,

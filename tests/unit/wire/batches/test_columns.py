@@ -24,9 +24,9 @@ from onceover.wire.batches.columns_encode import encode_columns
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload, encode
 from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.varint import encode_varint
-from tests.support.examples import examples
-from tests.support.hostile import seal
-from tests.support.memory import Peak
+from tests.support.raw.hostile import seal
+from tests.support.session.examples import examples
+from tests.support.session.memory import Peak
 from tests.unit.wire.batches.test_records import CODECS, FIELDS, compacted_batch, holed_records, unpacked
 
 # The first call of Arrow's kernels takes its time.

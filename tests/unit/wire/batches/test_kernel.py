@@ -39,10 +39,10 @@ from onceover.wire.batches.runs import Packing, Run, seen
 from onceover.wire.batches.unpack import Unpacked, unpack
 from onceover.wire.batches.varint import encode_varint
 from onceover.wire.batches.visibility import AbortedTransaction, Visible, visible_batches
-from tests.support.examples import examples
-from tests.support.hostile import seal
-from tests.support.java_batches import JAVA_BATCHES
-from tests.support.rawkafka import Codec
+from tests.support.raw.hostile import seal
+from tests.support.raw.java_batches import JAVA_BATCHES
+from tests.support.raw.rawkafka import Codec
+from tests.support.session.examples import examples
 
 T = TypeVar("T")
 ROOM: Final = 1 << 20

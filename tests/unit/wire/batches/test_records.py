@@ -41,8 +41,8 @@ from onceover.wire.batches.records import (
 )
 from onceover.wire.batches.unpack import Unpacked, unpack
 from onceover.wire.batches.varint import encode_varint
-from tests.support.examples import examples
-from tests.support.java_batches import JAVA_BATCHES, JAVA_RECORDS
+from tests.support.raw.java_batches import JAVA_BATCHES, JAVA_RECORDS
+from tests.support.session.examples import examples
 
 
 @pytest.fixture(params=["compiled", "python"], autouse=True)

@@ -23,7 +23,7 @@ from onceover.wire.batches.records import EncodedBatch, sealed
 from onceover.wire.batches.runs import Packing, Run
 from onceover.wire.batches.unpack import unpack
 from onceover.wire.batches.varint import encode_varint
-from tests.support.examples import examples
+from tests.support.session.examples import examples
 from tests.unit.wire.batches.test_kernel import (
     STAMPS,
     as_java_does,

@@ -14,10 +14,10 @@ from onceover.wire.batches.compression import decompress, decompress_chunks
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload
 from onceover.wire.batches.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.batches.zstdframe import window_bytes
-from tests.support.examples import examples
-from tests.support.hostile import bomb, compressed, expanding, seal, zstd_frame
-from tests.support.memory import Peak
-from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
+from tests.support.raw.hostile import bomb, compressed, expanding, seal, zstd_frame
+from tests.support.raw.rawkafka import Codec, RawRecord, encode_record, varint
+from tests.support.session.examples import examples
+from tests.support.session.memory import Peak
 from tests.unit.wire.batches.test_records import CODECS, compacted_batch, holed_records
 
 MIB = 1 << 20

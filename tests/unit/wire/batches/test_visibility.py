@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceover.wire.batches.batch import BatchHeader, CorruptBatch, verify
 from onceover.wire.batches.visibility import ABORT_MARKER, AbortedTransaction, visible_batches
-from tests.support.rawkafka import CONTROL, ProducerState, RawRecord, build_batch
+from tests.support.raw.rawkafka import CONTROL, ProducerState, RawRecord, build_batch
 
 COMMIT_MARKER = 1
 ACTIONS = ["plain", "idempotent", "send", "send", "commit", "abort"]

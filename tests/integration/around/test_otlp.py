@@ -1,0 +1,125 @@
+"""A collector of OpenTelemetry's that takes the metrics, or does not."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from onceover.metrics import catalogue as m
+from onceover.metrics.figures import Figures, exposition
+from onceover.metrics.otlp import Taken
+from onceover.metrics.push import OtlpPush
+from tests.support.session.wait import wait_until
+
+WAIT_S = 20.0
+
+
+def scraped() -> bytes:
+    """Return a text with one sample."""
+    figures = Figures()
+    figures.put(m.FLOW_FILES, 3)
+    return exposition([figures.texts()])
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Answers with ``status`` and keeps what it was sent."""
+
+    status = 200
+    answer = b""
+    taken: list[tuple[str, bytes]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.taken.append((self.path, body))
+        self.send_response(self.status)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", str(len(self.answer)))
+        self.end_headers()
+        self.wfile.write(self.answer)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def collecting() -> Iterator[tuple[str, type[Collector]]]:
+    """Run a collector; yield its address and itself."""
+    handler = type("Taking", (Collector,), {"taken": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", handler
+        server.shutdown()
+
+
+def test_a_collector_is_sent_what_prometheus_would_be_told() -> None:
+    """To the path that OTLP has for it, with who it is from."""
+    with collecting() as (url, collector):
+        push = OtlpPush(f"{url}/", "1.2", scraped, 0.01)
+        push.start()
+        wait_until(lambda: collector.taken, WAIT_S, "something is sent")
+        push.stop()
+    path, body = collector.taken[0]
+    assert path == "/v1/metrics"
+    [told] = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    resource = {each.key: each.value.string_value for each in told.resource.attributes}
+    assert (resource["service.name"], resource["service.version"]) == ("onceover", "1.2")
+    names = {metric.name for metric in told.scope_metrics[0].metrics}
+    assert names == {m.FLOW_FILES.name}
+
+
+PART = ExportMetricsServiceResponse(
+    partial_success=ExportMetricsPartialSuccess(rejected_data_points=1, error_message="too old")
+).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said"),
+    [
+        (400, b"", " does not take the metrics; it answers 400"),
+        (301, b"", " does not take the metrics; it answers 301"),
+        (302, b"", " does not take the metrics; it answers 302"),
+        (307, b"", " does not take the metrics; it answers 307"),
+        (200, PART, " takes only a part of the metrics; it rejects 1 samples: too old"),
+    ],
+)
+def test_that_a_collector_takes_nothing_is_said_once(
+    status: int, answer: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or a part. And that it does again: what it is sent then is true by then."""
+    caplog.set_level(logging.INFO)
+    with collecting() as (url, collector):
+        collector.status, collector.answer = status, answer
+        push = OtlpPush(url, "1.2", scraped, 0.01)
+        push.start()
+        wait_until(lambda: len(collector.taken) > 3, WAIT_S, "it was tried again")
+        collector.status, collector.answer = 200, b""
+        wait_until(lambda: f"{url} takes the metrics" in caplog.text, WAIT_S, "it is taken")
+        push.stop()
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("onceover")]
+    assert [line.partition(url)[2] for line in lines] == [
+        f"{said}; it is tried again every 0.01 s",
+        " takes the metrics",
+    ]
+    assert {path for path, _ in collector.taken} == {"/v1/metrics"}
+
+
+def test_a_collector_that_nobody_reaches_does_not_take_the_metrics() -> None:
+    """The last thing that it answered is not what it says now."""
+    with collecting() as (url, collector):
+        push = OtlpPush(url, "1.2", scraped, 60.0, patience_s=1.0)
+        assert push.push() == (Taken.ALL, "")
+        assert collector.taken
+    assert push.push() == (Taken.NONE, "no answer comes")
+    push.stop()

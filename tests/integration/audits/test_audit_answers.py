@@ -1,0 +1,126 @@
+"""Audits that once had no answer, or a wrong one, on real brokers: the same stories as in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onceover.audit.model import FindingKind, Reason
+from onceover.audit.ranges import snapshot
+from onceover.config.flow.load import load_flow
+from onceover.model import TopicPartition
+from onceover.wiring.audit import AuditRequest
+from tests.support.commands.replicate import START_S, run_cli
+from tests.support.flows.handled import handler_keys
+from tests.support.flows.replica import Replica, delete_before
+from tests.support.worlds.contentaudit import audit, partition
+
+BAD = b"nobody can take this"
+
+
+def diverting(replica: Replica) -> str:
+    """Copy a topic through a handler that fails on the last of seven records; return its name."""
+    keys = handler_keys("spread", partitions=5, bad=BAD.decode())
+    replica.configure(**keys, on_bad_record=f"dead_letter:letters-{replica.name}")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(6, value=b"good"))
+    replica.source.plain(topic, 0, replica.source.records(1, value=BAD))
+    replica.copy()
+    return topic
+
+
+def test_record_that_a_handler_fails_on_is_told_once_and_passed(replica: Replica) -> None:
+    """Diverted as the flow file says: no finding, and no end of what is proven."""
+    topic = diverting(replica)
+    flow = load_flow(replica.write_flow())
+
+    first = partition(audit(flow, keep=True), topic)
+    again = partition(audit(flow), topic)
+
+    assert (first.findings, [each.reason for each in first.unverifiable]) == ((), [Reason.DEAD_LETTER])
+    assert (first.verified_to, again.unverifiable, again.source_from) == (7, (), 7)
+
+
+@pytest.mark.soak
+def test_sample_of_a_handler_flow_compares_and_proves_nothing(replica: Replica) -> None:
+    """What a record became may be in ranges that are not in the sample."""
+    topic = diverting(replica)
+    result = partition(audit(load_flow(replica.write_flow()), AuditRequest(sample=1), keep=True), topic)
+    assert (result.findings, result.complete, result.verified_to) == ((), False, -1)
+
+
+def test_partition_of_a_handler_flow_that_got_nothing_is_looked_at(replica: Replica) -> None:
+    """Incrementally, too: whatever is there is nobody's."""
+    replica.configure(**handler_keys("spread", partitions=5))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(1))
+    replica.copy()
+    flow = load_flow(replica.write_flow())
+    audit(flow, keep=True)
+    replica.target.plain(topic, 4, replica.target.records(1))
+
+    content = audit(flow)
+
+    found = [each for result in (*content.partitions, *content.beside) for each in result.findings]
+    assert [(each.kind, each.target) for each in found] == [(FindingKind.PHANTOM, TopicPartition(topic, 4))]
+
+
+def test_open_transaction_of_somebody_else_on_the_target_hides_and_is_said_so(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied behind it cannot be read: that is an answer, and it does not take a minute."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    foreign = replica.target.transaction(topic)
+    foreign.send(0, replica.target.records(1))
+    replica.source.plain(topic, 0, replica.source.records(3))
+    replica.copy()
+    flow = replica.flow.watch.flow
+
+    with monkeypatch.context() as patch:
+        # Nobody ends it: half a minute would be waited for that.
+        patch.setattr(snapshot, "_MARKERS_S", 1.0)
+        hidden = partition(audit(flow), topic)
+    foreign.abort()
+    seen = partition(audit(flow), topic)
+
+    assert (hidden.findings, {each.reason for each in hidden.unverifiable}) == (
+        (),
+        {Reason.OPEN_TRANSACTION},
+    )
+    assert (hidden.source_to, seen.findings, seen.verified_to) == (5, (), 8)
+
+
+def test_what_no_audit_has_seen_stays_unproven_until_the_source_has_lost_it_too(replica: Replica) -> None:
+    """Somebody deletes records of the target before the first audit; the second one knows no more."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    delete_before(replica.target_client, topic, 4)
+    flow = replica.flow.watch.flow
+    for _ in range(2):
+        result = partition(audit(flow, keep=True), topic)
+        assert [(each.offset_from, each.offset_to) for each in result.unverifiable] == [(0, 4)]
+        assert result.verified_to <= 0
+
+    delete_before(replica.source_client, topic, 4)
+
+    assert [each.gone for each in partition(audit(flow, keep=True), topic).unverifiable] == [True]
+    after = partition(audit(flow), topic)
+    assert (after.unverifiable, after.verified_to) == ((), 5)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_command_answers_for_a_handler_flow_with_a_diverted_record(replica: Replica, tmp_path: Path) -> None:
+    """Through Spark's workers as well."""
+    diverting(replica)
+    arguments = "audit", str(replica.write_flow()), "--full"
+    code, document = run_cli(tmp_path, *arguments, timeout_s=2 * START_S)
+    assert (code, document["verdict"]) == (3, "UNVERIFIABLE"), json.dumps(document)[:2000]
+    assert document["unverifiable"]["by_reason"] == {"DEAD_LETTER": 1}
+    code, document = run_cli(tmp_path, *arguments, "--sample", "1", timeout_s=2 * START_S)
+    assert code in (0, 3), json.dumps(document)[:2000]

@@ -1,0 +1,56 @@
+"""A target that was put back from an older copy of its disks: files of the flow's home answer for nothing of
+the log that is gone (G4, G7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.config.home import HOME_VARIABLE
+from tests.support.brokers.clusters import ClusterFactory, SharedCluster
+from tests.support.brokers.disks import restart
+from tests.support.flows.replica import Replica
+
+DONE = 0
+
+
+@pytest.mark.soak
+def test_the_map_s_index_is_not_that_of_a_log_that_was_put_back_and_has_grown_again(
+    source_cluster: SharedCluster,
+    start_cluster: ClusterFactory,
+    tmp_path: Path,
+    unique_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The copy and what it replaces have the same leader epochs; the map grows past the index unasked."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
+    target = start_cluster("target")
+    with Replica(tmp_path, unique_name, source_cluster.client, target.client) as replica:
+        topic = replica.topic()
+
+        def fed(records: int, times: int) -> None:
+            for _ in range(times):
+                replica.source.plain(topic, 0, replica.source.records(records))
+                replica.copy()
+
+        def asked() -> list[int | None]:
+            """Translate every offset by command, with the index that is kept."""
+            offsets = [str(offset) for offset in range(max(replica.source_records(topic)) + 1)]
+            code, told = replica.command(capsys, "translate", str(replica.flow.path), f"{topic}:0", *offsets)
+            assert code == DONE
+            return [answer.get("translated") for answer in told["answers"]]
+
+        def true() -> list[int | None]:
+            """Say where the records lie: behind the one before, as no marker is met."""
+            places = list(replica.target_records(topic))
+            return [0, *(place + 1 for place in places[:-1])]
+
+        fed(10, 1)
+        restart(target, keep=tmp_path / "kept")
+        fed(8, 2)
+        assert asked() == true()
+        restart(target, restore=tmp_path / "kept")
+        fed(2, 4)
+        assert asked() == true()

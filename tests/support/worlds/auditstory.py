@@ -1,0 +1,130 @@
+"""What can happen to a flow between audits, as a list that hypothesis draws and shortens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from hypothesis import strategies as st
+
+from onceover.state.records.verdicts import START, WATERMARK
+from tests.support.worlds.auditoracle import audit, check
+from tests.support.worlds.auditworld import EPOCH_MS, FAULTS, KINDS, World
+
+
+class Event(NamedTuple):
+    """Something that happens.
+
+    Args:
+        name: what, one of ``EVENTS``.
+        partition: where.
+        size: of how many records or offsets.
+        variant: which of several ways.
+    """
+
+    name: str
+    partition: int = 0
+    size: int = 1
+    variant: int = 0
+
+    def __repr__(self) -> str:
+        return f'Event("{self.name}", {self.partition}, {self.size}, {self.variant})'
+
+
+class _Life:
+    """A world in the course of its story."""
+
+    def __init__(self, kind: str) -> None:
+        self.world = World(KINDS[kind])
+
+
+_Deed = Callable[[_Life, Event], None]
+
+
+def _audit(since: str) -> _Deed:
+    def deed(life: _Life, event: Event) -> None:
+        check(life.world, audit(life.world, since))
+
+    return deed
+
+
+def _sample(life: _Life, event: Event) -> None:
+    check(life.world, audit(life.world, START if event.variant % 2 else WATERMARK, event.size))
+
+
+def _killed(life: _Life, event: Event) -> None:
+    audit(life.world, START if event.variant % 2 else WATERMARK)
+
+
+def _two_at_once(life: _Life, event: Event) -> None:
+    """One has read; another one reads, judges and writes before it does."""
+    first = audit(life.world)
+    check(life.world, audit(life.world, START if event.variant % 2 else WATERMARK))
+    check(life.world, first)
+
+
+def _since(life: _Life, event: Event) -> None:
+    at = str(EPOCH_MS + event.size * event.variant)
+    check(life.world, audit(life.world, at))
+
+
+def _fault(name: str) -> _Deed:
+    return lambda life, event: life.world.copy(event.partition, event.size, name)
+
+
+EVENTS: Final[dict[str, _Deed]] = {
+    "produce": lambda life, e: life.world.produce(e.partition, e.size, e.variant),
+    "copy": lambda life, e: life.world.copy(e.partition, e.size + 4),
+    "audit": _audit(WATERMARK),
+    "audit fully": _audit(START),
+    "audit a sample": _sample,
+    "audit and be killed": _killed,
+    "audit since a time": _since,
+    "two audits at once": _two_at_once,
+    **{f"copy and {name}": _fault(name) for name in FAULTS},
+    "foreign record": lambda life, e: life.world.foreign(e.partition, e.variant),
+    "foreign transaction": lambda life, e: life.world.foreign_transaction(e.partition, e.variant),
+    "leak": lambda life, e: life.world.leak(e.partition),
+    "bad record": lambda life, e: life.world.bad(e.partition),
+    "source grows": lambda life, e: life.world.grow(),
+    "open transaction": lambda life, e: life.world.hang(e.partition, e.variant),
+    "sent ahead": lambda life, e: life.world.ahead(e.partition, e.size),
+    "skip": lambda life, e: life.world.skip(e.partition, e.size),
+    "overlook": lambda life, e: life.world.overlook(e.partition, e.size),
+    "source expires": lambda life, e: life.world.expire(e.partition, e.size, target=False),
+    "target expires": lambda life, e: life.world.expire(e.partition, e.size, target=True),
+    "source is cleaned": lambda life, e: life.world.clean(e.partition, e.variant, target=False),
+    "target is cleaned": lambda life, e: life.world.clean(e.partition, e.variant, target=True),
+    "map expires": lambda life, e: life.world.forget(e.size),
+    "topic leaves and returns": lambda life, e: life.world.leave(),
+    "stop": lambda life, e: life.world.stop(e.partition),
+    "source made anew": lambda life, e: life.world.recreate(target=False),
+    "target made anew": lambda life, e: life.world.recreate(target=True),
+    "source damaged": lambda life, e: life.world.damage(e.partition, e.variant, target=False),
+    "target damaged": lambda life, e: life.world.damage(e.partition, e.variant, target=True),
+}
+# Most of what happens is ordinary: records come, are copied, and are audited.
+_OFTEN: Final = ("produce", "copy", "produce", "copy", "audit")
+
+
+def events() -> st.SearchStrategy[Event]:
+    """Return a strategy for what happens next."""
+    names = st.sampled_from([*_OFTEN, *EVENTS])
+    return st.builds(Event, names, st.integers(0, 1), st.integers(1, 4), st.integers(0, 5))
+
+
+def live(kind: str, story: Sequence[Event], audits: Sequence[str] = (WATERMARK, START, WATERMARK)) -> World:
+    """Let a story happen to a new world, and hold every audit's answer against the truth.
+
+    Args:
+        audits: those at the end.
+
+    Raises:
+        AssertionError: an answer is not true.
+    """
+    life = _Life(kind)
+    for event in story:
+        EVENTS[event.name](life, event)
+    for since in audits:
+        check(life.world, audit(life.world, since))
+    return life.world
