@@ -69,6 +69,9 @@ CASES: Final = {
         How.FAILED, 4, report(4, error={"message": "x", "code": "Fenced"}), "Fenced", 4, AfterJob.FAIL
     ),
     "the driver has outlived its JVM": Case(How.FAILED, 5, GONE, "JVM_GONE", 5, AfterJob.RETRY, killed=True),
+    "the driver has seen its JVM end by itself": Case(
+        How.FAILED, 52, GONE, "JVM_GONE", 5, AfterJob.RETRY, killed=True
+    ),
     "temporary, and killed as it shut down": Case(
         How.FAILED, -9, report(5, error=AWAY), "Retriable", 5, AfterJob.RETRY, killed=True
     ),
@@ -94,7 +97,11 @@ CASES: Final = {
     ),
     "a disk that was full": Case(How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 2, AfterJob.FAIL, tail=FULL),
     "a quota that was used up": Case(
-        How.UNWRITABLE, -9, None, "PATH_UNUSABLE", 2, AfterJob.FAIL, tail="[Errno 122] Disk quota exceeded"
+        How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 2, AfterJob.FAIL, tail="[Errno 122] Disk quota exceeded"
+    ),
+    # A worker's disk, an hour ago, or what a record says.
+    "killed, and somebody told of a full disk": Case(
+        How.KILLED, -9, None, "DRIVER_KILLED", 5, AfterJob.RETRY, killed=True, tail=FULL
     ),
     "killed": Case(How.KILLED, -9, None, "DRIVER_KILLED", 5, AfterJob.RETRY, killed=True),
     "killed before it started": Case(

@@ -178,6 +178,7 @@ class MapTopic:
             StallLimit(_SETTLE_S if settle_s is None else settle_s),
             max_bytes=_MAX_BYTES,
             tolerates=(OffsetGone, TopicGone),
+            compacted=True,
         )
         for part in reader.parts():
             number = part.tp.partition

@@ -14,11 +14,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import Fenced, NeedsOperator
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import Admin, await_leaders
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.logs.between import led_topics
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
@@ -50,6 +52,8 @@ from onceover.topics.view import TopicReader
 # A transaction writes one batch to the offsets topic, within a broker's default limit of 1 MiB: 300 bytes
 # a partition at most.
 _PARTITIONS_PER_TRANSACTION: Final = 1500
+# Topics that were made a moment ago have leaders within seconds, very many of them too.
+_LED_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -314,7 +318,11 @@ class Seeder:
         self._claim(leader, plan)
         if plan.topic_plan is not None:
             make_targets(self.target, self._place.flow, plan.topic_plan, journal)
-        copies = await_leaders(self.target, {topic.target: _partitions(topic) for topic in plan.topics})
+        # Of those alone that are written: another one without a leader is no concern of theirs.
+        led_topics(
+            self.target, [each.seat.target for each in plan.positions.values()], Deadline(_LED_WITHIN_S)
+        )
+        copies = self.target.retry(lambda: self.target.topics(sorted({each.target for each in plan.topics})))
         journal.refused(plan.refused)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
@@ -418,11 +426,6 @@ def _batches(
         size += written
     if batch:
         yield batch
-
-
-def _partitions(topic: SeatedTopic) -> int:
-    """Return how many partitions the copy has at least."""
-    return max(seat.target.partition for seat in topic.seats) + 1
 
 
 def _is_led(topic: TopicInfo) -> bool:

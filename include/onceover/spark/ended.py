@@ -109,7 +109,9 @@ def judge(
         how = _told(returncode, report, stopped=stopped)
         return Ended(how, _died(how, returncode, report), returncode, report, tail, folder, None)
     full = FULL_DISK.search(tail)
-    refused = refused if full is None else full.group()
+    # What was killed may have told of any disk, and long before: only what was tried counts then.
+    if full is not None and killed_by(returncode) is None:
+        refused = full.group()
     how = _silent(returncode, tail, unwritable=refused is not None, stopped=stopped)
     return Ended(how, how is How.KILLED, returncode, {}, tail, folder, refused)
 
@@ -118,7 +120,9 @@ def _told(returncode: int, report: Mapping[str, Any], *, stopped: bool) -> How:
     told, error = report.get("exit"), report.get("error")
     if stopped and _came_to_nothing(report):
         return How.STOPPED
-    if not isinstance(told, int) or (told != returncode and killed_by(returncode) is None):
+    # A JVM that has ended by itself has a code of its own, and the driver, which has seen it go, another.
+    outlived = isinstance(error, Mapping) and error.get("code") in DIED
+    if not isinstance(told, int) or (told != returncode and killed_by(returncode) is None and not outlived):
         return How.CONTRADICTED
     if told == 0:
         return How.WELL

@@ -63,6 +63,8 @@ def taking_id(
         # Whoever wrote it was told that it is over, but nobody can have read it.
         log.warning("aborting what was left open in %s", left)
         producer.decide(left, commit=False)
+        # Whoever has to look before each time that the id is asked for does so now.
+        yield
 
 
 def _left_open(

@@ -273,6 +273,7 @@ def catch_up_together(cluster: Cluster, logs: Mapping[StateLog, tuple[TopicInfo,
         max_bytes=_MAX_BYTES,
         share_bytes=_SHARE_BYTES,
         tolerates=(OnceoverError,),
+        compacted=True,
     )
     try:
         for part in reader.parts():

@@ -157,7 +157,7 @@ def merged(
     monkeypatch.setattr(mapmerge, "TransactionalProducer", lambda _c, tid, **_: producer(tape, tid))
     monkeypatch.setattr(mapmerge, "MapIndex", lambda *_: FakeIndex(tape))
     merger = MapMerger(target, "f", None, lambda: tape.log.append("read the layout"), dict)
-    assert list(merger.steps()) == [0, 0]
+    assert set(merger.steps()) == {0}
     merger.close()
 
 
@@ -196,12 +196,16 @@ def test_what_an_earlier_merge_left_open_is_ended_before_the_map_is_read(
             topic.logs[2].pending.clear()
 
     merged(tape, target, monkeypatch, Deciding)
-    taken = [line for line in tape.log if line != "read the layout"]
-    assert taken == [
+    # The layout is read before each time that the id is asked for.
+    assert tape.log == [
+        "read the layout",
         "init onceover.f.map",
+        "read the layout",
         "init onceover.f.map",
         "abort __onceover.f.offsets:2",
+        "read the layout",
         "init onceover.f.map",
+        "read the layout",
         "read the map to its end",
         "drop",
     ]

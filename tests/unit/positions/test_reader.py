@@ -53,6 +53,17 @@ def test_what_cannot_be_read_is_given_apart_or_told(cluster: FakeCluster) -> Non
         read(topic, 1, 6, skip=False)
 
 
+def test_what_is_written_while_a_map_is_read_is_met_by_the_next_look(cluster: FakeCluster) -> None:
+    """Its ends are asked for before it is read, a partition after the other: on a running flow this is usual."""
+    topic, log = map_topic(cluster), cluster.all_topics[TOPIC].logs[0]
+    written(log)
+    log.decide(7, commit=True)
+    (chunk,) = read(topic, 0, 6)
+    assert ([each.offset for each in chunk.unread], chunk.next_offset) == ([0, 1, 3, 4], 6)
+    (chunk,) = read(topic, chunk.next_offset, 9)
+    assert ([each.offset for each in chunk.unread], chunk.next_offset) == ([6, 7], 9)
+
+
 def test_another_log_is_told_of_the_partition_that_has_it(cluster: FakeCluster) -> None:
     """What was to be read next has expired, or the topic was made anew."""
     topic = map_topic(cluster)
@@ -85,7 +96,7 @@ def test_an_open_transaction_is_waited_for_and_told(cluster: FakeCluster) -> Non
     chunks = map_topic(cluster).read({0: Point(6)}, {0: 8}, settle_s=60.0)
     assert next(chunks) == Chunk(0, [], 6, calls.NO_EPOCH, [])
     cluster.all_topics[TOPIC].logs[0].decide(7, commit=False)
-    assert next(chunks).next_offset == 9
+    assert next(chunks).next_offset == 8
     assert list(chunks) == []
     written(cluster.all_topics[TOPIC].logs[0])
     with pytest.raises(Retriable, match="a transaction is open"):

@@ -35,6 +35,8 @@ _ANSWER_S: Final = 5.0
 # Who does not get on for so long will not without help: a killed lane's transaction holds up its readers for
 # 15 s, an election takes less.
 STALL_S: Final = 30.0
+# A topic that was made a moment ago is known to all brokers by then.
+_YOUNG_S: Final = 5.0
 
 
 class Interval(NamedTuple):
@@ -82,6 +84,9 @@ class IntervalReader:
         isolation: ``READ_COMMITTED``, or ``READ_UNCOMMITTED`` for everything that was written.
         max_bytes: of answers that are taken together; ``share_bytes`` of one partition among many.
         tolerates: errors about one partition that are given beside its last part. All others are raised.
+        compacted: the topics are compacted, so that nothing may be left before an end, and nothing tells of
+            it. Of others an empty answer is none: a broker gives one, too, while it still looks for records
+            in remote storage (KIP-405), which compacted topics do not have.
     """
 
     def __init__(
@@ -95,12 +100,14 @@ class IntervalReader:
         max_bytes: int = _MAX_BYTES,
         share_bytes: int | None = None,
         tolerates: tuple[type[OnceoverError], ...] = (),
+        compacted: bool = False,
     ) -> None:
         self._cluster = cluster
         self._topics = topics
         self._limit = limit
         self._is_committed = isolation == calls.READ_COMMITTED
         self._tolerates = tolerates
+        self._compacted = compacted
         # Nothing is asked about an empty one.
         self._intervals = {tp: each for tp, each in intervals.items() if each.start < each.end}
         self._positions: dict[TopicPartition, Position] = {}
@@ -129,9 +136,10 @@ class IntervalReader:
             yield from self._placed()
             while self._fetcher.positions:
                 self._fetcher.request(max_wait_ms=_HELD_MS, min_bytes=1)
-                answers = self._fetcher.poll(_ANSWER_S)
+                # Nobody who has a limit waits longer for one silent broker.
+                answers = self._fetcher.poll(min(_ANSWER_S, self._limit.left_s))
                 # A broker that has filled its answer with one partition gives nothing of the next.
-                is_idle = not any(answer.records for _, answer in answers)
+                is_idle = self._compacted and not any(answer.records for _, answer in answers)
                 before = {tp: self._positions[tp].offset for tp, _ in answers}
                 for tp, answer in answers:
                     if tp in self._fetcher.positions:
@@ -168,18 +176,22 @@ class IntervalReader:
     ) -> Iterator[IntervalPart]:
         """Yield what an answer has brought; read no more of the partition where that is the last of it."""
         position, end = self._positions[tp], self._intervals[tp].end
+        given = position.offset
         batches: list[Visible] = []
         error: OnceoverError | None = None
         try:
             for each in batches_in(self._cluster.alias, tp, answer, position, keeps_epochs=True):
                 if each.header.base_offset >= end:
+                    # It is not given: whoever goes on from here is to meet it. Of its epoch the log is there.
+                    position.offset = max(end, given)
                     break
                 batches.append(each)
+                given = each.header.next_offset
         except OnceoverError as problem:
             error = problem
         readable = answer.last_stable_offset if self._is_committed else answer.high_watermark
         if error is None and is_idle and readable >= end:
-            # All of the rest was taken by compaction, or is what is left of transactions: no batch tells.
+            # Compaction has taken all of the rest.
             position.offset = end
         if error is not None or position.offset >= end:
             self._fetcher.remove(tp)
@@ -221,6 +233,7 @@ def batches_between(
     isolation: int = calls.READ_COMMITTED,
     topics: Mapping[str, TopicInfo] | None = None,
     max_bytes: int = _MAX_BYTES,
+    compacted: bool = False,
 ) -> Generator[Visible, None, None]:
     """Yield the batches that reach into ``[start, end)``, as a consumer meets them.
 
@@ -233,7 +246,7 @@ def batches_between(
         limit: without one a ``StallLimit``.
         topics: as of ``IntervalReader``. Without them they are asked for, and a leader is waited for within
             the limit, as of a topic that was made a moment ago.
-        isolation, max_bytes: as of ``IntervalReader``.
+        isolation, max_bytes, compacted: as of ``IntervalReader``.
 
     Raises:
         As ``IntervalReader.parts``.
@@ -243,7 +256,9 @@ def batches_between(
     limit = limit or StallLimit(STALL_S)
     topics = led_topics(cluster, [tp], limit) if topics is None else topics
     intervals = {tp: Interval(start, end)}
-    reader = IntervalReader(cluster, topics, intervals, limit, isolation=isolation, max_bytes=max_bytes)
+    reader = IntervalReader(
+        cluster, topics, intervals, limit, isolation=isolation, max_bytes=max_bytes, compacted=compacted
+    )
     with closing(reader.parts()) as parts:
         for part in parts:
             yield from part.batches
@@ -258,6 +273,7 @@ def records_between(
     *,
     isolation: int = calls.READ_COMMITTED,
     topics: Mapping[str, TopicInfo] | None = None,
+    compacted: bool = False,
 ) -> Generator[DecodedRecord, None, None]:
     """Yield the committed records of ``[start, end)``, in order; with ``READ_UNCOMMITTED`` all of them.
 
@@ -267,7 +283,9 @@ def records_between(
     Raises:
         As ``batches_between``.
     """
-    found = batches_between(cluster, tp, start, end, limit, isolation=isolation, topics=topics)
+    found = batches_between(
+        cluster, tp, start, end, limit, isolation=isolation, topics=topics, compacted=compacted
+    )
     with closing(found):
         for each in found:
             if each.batch is not None:
@@ -276,7 +294,7 @@ def records_between(
 
 
 def read_topic(cluster: Cluster, topic: str) -> Iterator[tuple[TopicPartition, DecodedRecord]]:
-    """Yield every committed record that a small topic held when the call began; nothing without the topic.
+    """Yield every committed record that a small compacted topic held when the call began; nothing without it.
 
     Raises:
         As ``batches_between``.
@@ -288,7 +306,7 @@ def read_topic(cluster: Cluster, topic: str) -> Iterator[tuple[TopicPartition, D
     starts = cluster.list_offsets(partitions, calls.EARLIEST)
     ends = cluster.list_offsets(partitions, calls.LATEST)
     for tp in partitions:
-        for record in records_between(cluster, tp, starts[tp], ends[tp], topics=topics):
+        for record in records_between(cluster, tp, starts[tp], ends[tp], topics=topics, compacted=True):
             yield tp, record
 
 
@@ -308,7 +326,8 @@ def led_topics(
     """Return the topics of partitions once somebody leads each of these.
 
     Raises:
-        NotNow: nobody does within the limit; ``TopicGone``: there is no such partition.
+        NotNow: nobody does within the limit; ``TopicGone``: there is no such partition, also after the
+            seconds in which one that was made a moment ago is known to all brokers.
         Retriable: the cluster is away.
     """
     names = sorted({tp.topic for tp in partitions})
@@ -320,7 +339,14 @@ def led_topics(
                 raise _unled(cluster.alias, topics, tp)
         return topics
 
-    return cluster.retry(attempt, limit) if names else {}
+    if not names:
+        return {}
+    try:
+        return cluster.retry(attempt, Deadline(min(_YOUNG_S, limit.left_s)))
+    except TopicGone:
+        raise
+    except Retriable:
+        return cluster.retry(attempt, limit)
 
 
 def _place(topics: Mapping[str, TopicInfo], tp: TopicPartition, interval: Interval) -> Position | None:

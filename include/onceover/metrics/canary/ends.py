@@ -193,7 +193,8 @@ def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
     """Return the values at the ends of all partitions.
 
     Raises:
-        Retriable: they cannot be read in half a minute, or have expired in between.
+        Retriable: they cannot be read in half a minute, have expired in between, or nobody leads one: a
+            number that is not known would be given a second time.
     """
     partitions = [TopicPartition(info.name, number) for number in info.partitions]
     starts = source.retry(lambda: source.list_offsets(partitions, calls.EARLIEST))

@@ -113,10 +113,13 @@ def side_by_side(
     *,
     limit: Deadline | None = None,
     tolerates: tuple[type[OnceoverError], ...] = (),
+    compacted: bool = False,
 ) -> list[IntervalPart]:
     topics = cluster.topics(["orders"])
     cluster.log.clear()
-    reader = IntervalReader(cluster, topics, intervals, limit or Looks(9), tolerates=tolerates)
+    reader = IntervalReader(
+        cluster, topics, intervals, limit or Looks(9), tolerates=tolerates, compacted=compacted
+    )
     return list(reader.parts())
 
 
@@ -165,9 +168,31 @@ def test_an_interval_whose_end_was_compacted_away_comes_to_its_end(cluster: Fake
     append(log, "c", producer=8)
     log.batches = [log.batches[0], log.batches[-1]]
     assert stable_end(cluster, TP) == 3
-    (first, last) = side_by_side(cluster, {TP: Interval(0, 3)}, limit=Looks(2))
+    (first, last) = side_by_side(cluster, {TP: Interval(0, 3)}, limit=Looks(2), compacted=True)
     assert (offsets([first], TP), first.next_offset) == ([0], 1)
     assert (last.batches, last.next_offset, last.error) == ([], 3, None)
+
+
+def test_an_empty_answer_is_no_end_where_nothing_was_compacted(cluster: FakeCluster) -> None:
+    """So answers a broker that still looks for records in remote storage."""
+    replaced(cluster, CrowdedOut(times=2))
+    append(log_of(cluster), "a", "b")
+    assert read(cluster, 0, 2) == [(0, "a"), (1, "b")]
+    replaced(cluster, CrowdedOut(times=9))
+    append(log_of(cluster), "a", "b")
+    with pytest.raises(Retriable, match="cannot be read to offset 2"):
+        read(cluster, 0, 2, Looks(3))
+
+
+def test_what_stands_behind_the_end_is_left_to_who_goes_on_from_there(cluster: FakeCluster) -> None:
+    """It was written behind the question for the end, and comes with the answer all the same."""
+    append(log_of(cluster), "a", "b")
+    append(log_of(cluster), "c")
+    (part,) = side_by_side(cluster, {TP: Interval(0, 2)})
+    assert (offsets([part], TP), part.next_offset) == ([0], 2)
+    # A batch that reaches over the end was given, all of it.
+    (part,) = side_by_side(cluster, {TP: Interval(0, 1)})
+    assert (offsets([part], TP), part.next_offset) == ([0], 2)
 
 
 def test_who_is_crowded_out_of_an_answer_has_not_come_to_its_end(cluster: FakeCluster) -> None:
@@ -235,11 +260,11 @@ def test_a_partition_without_a_leader_is_waited_for(cluster: FakeCluster) -> Non
     topic.leaders[0] = -1
 
     def heard(request: str, _: str) -> None:
-        """It is known at the second look, and led at the third."""
+        """It is known at the second look, and led at the fifth."""
         looks = cluster.log.count(request)
         if looks >= 2:
             cluster.all_topics["orders"] = topic
-        if looks >= 3:
+        if looks >= 5:
             topic.leaders[0] = 0
 
     cluster.heard = heard
