@@ -54,7 +54,7 @@ def test_what_cannot_be_read_is_given_apart_or_told(cluster: FakeCluster) -> Non
 
 
 def test_what_is_written_while_a_map_is_read_is_met_by_the_next_look(cluster: FakeCluster) -> None:
-    """Its ends are asked for before it is read, a partition after the other: on a running flow this is usual."""
+    """Its ends are asked for before it is read, one partition after the other: usual on a running flow."""
     topic, log = map_topic(cluster), cluster.all_topics[TOPIC].logs[0]
     written(log)
     log.decide(7, commit=True)
