@@ -22,6 +22,7 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import look
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, shown_already
+from onceover.drills.switching.failback import check_all_led_back
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
@@ -75,7 +76,6 @@ from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import read_status
 
-_NAMED: Final = 3
 # No topic can be called so.
 _NO_TOPIC: Final = "/"
 # A source that is half dead is asked all the same; nobody waits for it.
@@ -355,14 +355,8 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
             code=first.code,
             resolve=first.resolve,
         )
-    if missing := sorted(set(copies) - led_back(reverse)):
-        raise NeedsOperator(
-            f"flow {reverse.flow} does not take in {', '.join(missing[:_NAMED])}",
-            code=DrillCode.SWITCHOVER_UNSET,
-            where=f"{len(missing)} topics",
-            resolve="have its topics.include name them, with naming: identity in both flows; then "
-            f"{commands.seed_apply(reverse.flow, f'promoted:{flow.flow}')}",
-        )
+    then = commands.seed_apply(reverse.flow, f"promoted:{flow.flow}")
+    check_all_led_back(reverse.flow, sorted(set(copies) - led_back(reverse)), then)
     return {
         "flow": reverse.flow,
         "positions": outcome.written,
