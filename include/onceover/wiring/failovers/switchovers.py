@@ -198,16 +198,15 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
             check_turns_back(flow.flow, chain, enrolled)
             return left_behind(chain, enrolled, leads_back=flow.switchover.reverse is not None)
 
-        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
-            promoted = {e.source for e in enrolled_of(flow, target) if e.is_promoted}
-            if not promoted.issuperset(topics):
-                # One that was taken for dead may wake: it promotes nothing any more.
-                fence(target, names.leader_id(flow.flow))
-            standing = left() & set(topics)
-            lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
-            return lifted.lift(BoundNotes(journal, drill), standing, deadline)
+        def promoted() -> set[str]:
+            return {e.source for e in enrolled_of(flow, target) if e.is_promoted}
 
-        return abort(journal, Removal(flow.flow, source, target), LeftFence(left, lift), flow.flow, pause)
+        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
+            lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
+            return lifted.lift(BoundNotes(journal, drill), topics, deadline)
+
+        left_fence = LeftFence(left, promoted, partial(fence, target, names.leader_id(flow.flow)), lift)
+        return abort(journal, Removal(flow.flow, source, target), left_fence, flow.flow, pause)
 
 
 def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:
