@@ -52,7 +52,7 @@ from onceover.state import names
 from onceover.state.fencing import fence
 from onceover.state.read import read_flow_state, read_layout
 from onceover.state.records.enrolment import Enrolment
-from onceover.topics.scope import explain
+from onceover.topics.scope import explain, in_scope
 from onceover.wiring.audit import AuditRequest, keep_verified, prepare, record_bytes
 from onceover.wiring.failovers.drills import (
     about_drill,
@@ -233,7 +233,7 @@ def _parts(
         look=lambda: dry_run(flow, groups).document(),
         glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
-        scope=lambda: _in_scope(flow, source),
+        scope=lambda: list(in_scope(source.retry(source.topics), rules(flow))),
         groups=lambda: _groups(flow, source, target, groups, options.mode),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
@@ -291,14 +291,6 @@ def _redirect(
     if flow.switchover.redirect == COMMAND:
         return partial(switching_command(flow, drill).run, "redirect")
     return lambda _, deadline: await_word(journal, flow.flow, drill, pause, "redirect", deadline)
-
-
-def _in_scope(flow: Flow, source: Cluster) -> list[str]:
-    which = rules(flow)
-    topics = source.retry(source.topics)
-    return [
-        name for name, info in topics.items() if explain(name, which, is_internal=info.is_internal).inside
-    ]
 
 
 def _audited(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]) -> TailCompared:
