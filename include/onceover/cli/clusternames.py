@@ -9,8 +9,8 @@ from typing import Final
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.kafka.groups.admin import GroupAdmin
-from onceover.kafka.ports import Cluster
-from onceover.topics.scope import explain
+from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.topics.scope import in_scope
 from onceover.wiring.flows import open_clusters, rules
 
 # Somebody has pressed a key and waits.
@@ -24,12 +24,9 @@ def topics(ref: str, *, target: bool) -> Mapping[str, Collection[int]]:
         OnceoverError: the flow is not in order, or the cluster does not answer at once.
     """
     with _asked(ref, target=target) as (flow, cluster):
-        which = rules(flow)
-        return {
-            name: topic.partitions.keys()
-            for name, topic in cluster.topics().items()
-            if not topic.is_internal and (_is_data(name) if target else explain(name, which).inside)
-        }
+        found = cluster.topics()
+        wanted = _data(found) if target else in_scope(found, rules(flow))
+        return {name: topic.partitions.keys() for name, topic in wanted.items()}
 
 
 def groups(ref: str, *, target: bool) -> Collection[str]:
@@ -42,8 +39,8 @@ def groups(ref: str, *, target: bool) -> Collection[str]:
         return GroupAdmin(cluster, retry_s=_PATIENCE_S).groups().groups
 
 
-def _is_data(name: str) -> bool:
-    return not name.startswith("__")
+def _data(topics: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:
+    return {n: topic for n, topic in topics.items() if not topic.is_internal and not n.startswith("__")}
 
 
 @contextmanager

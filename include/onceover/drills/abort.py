@@ -69,11 +69,28 @@ class LeftFence:
     """What a switchover that was killed has left: writers that are kept off topics which it has not promoted.
 
     Args:
-        topics: which these are now; ``lift`` lets writers in again, for a drill of that id.
+        topics: which these are now; ``promoted`` the source topics that are promoted now.
+        fence_leader: has whoever leads the flow promote nothing any more.
+        lift: lets writers of topics in again, for a drill of that id.
     """
 
     topics: Callable[[], Collection[str]]
+    promoted: Callable[[], Collection[str]]
+    fence_leader: Callable[[], None]
     lift: Callable[[str, Collection[str], Deadline], object]
+
+    def take_down(self, drill: str, topics: Collection[str], deadline: Deadline) -> None:
+        """Let writers of these topics in again, where their fence is still to be lifted by then.
+
+        Raises:
+            NeedsOperator: PAST_RETURN, they were promoted meanwhile; a fence is of a kind that is unknown.
+            Retriable: a cluster is away.
+        """
+        if not set(topics) <= set(self.promoted()):
+            # One that was taken for dead may wake: it promotes nothing any more.
+            self.fence_leader()
+        # Behind that: what it has promoted until then stays as it is.
+        self.lift(drill, set(self.topics()) & set(topics), deadline)
 
 
 def abort(
@@ -109,7 +126,7 @@ def abort(
             fenced = set(fenced) & set(fence.topics())
             removed = removal.remove(Deadline(_REMOVE_S), lambda: journal.check(drill))
             if fenced:
-                fence.lift(drill, fenced, Deadline(_REMOVE_S))
+                fence.take_down(drill, fenced, Deadline(_REMOVE_S))
         finally:
             journal.append(drill, chains.ENDED, {"result": chains.DrillResult.REMOVED})
     over = None if withdrawn == ended else withdrawn

@@ -180,5 +180,11 @@ def add_drills(figures: Figures, flow: str, told: Mapping[str, Any]) -> None:
         figures.put(m.DRILL_RPO_AGE, drill["rpo_s"], flow, mode)
 
 
+def add_groups(figures: Figures, flow: str, groups: Mapping[str, Any]) -> None:
+    """Add how many groups stand how, as ``groups`` of the entry says."""
+    for standing, count in (groups.get("counts") or {}).items():
+        figures.put(m.GROUPS, count, flow, standing)
+
+
 def _seconds(at_ms: float | None) -> float | None:
     return None if at_ms is None else at_ms / _MS

@@ -25,6 +25,10 @@ class CopyState(StrEnum):
     UNKNOWN = "unknown"
 
 
+# Of a flow whose driver lives, and whose lanes have begun.
+COPIES: Final = frozenset({CopyState.COPYING, CopyState.CAUGHT_UP})
+
+
 class PartitionState(StrEnum):
     """How it is with a partition, the worst first.
 

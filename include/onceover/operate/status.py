@@ -39,7 +39,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.progress import beside
 from onceover.stops.record import Stop
-from onceover.topics.scope import Rules, explain
+from onceover.topics.scope import Rules, in_scope
 
 T = TypeVar("T")
 EARLIEST: Final = "earliest"
@@ -222,10 +222,10 @@ class _Reading:
         """Yield the partitions that are in scope, or were refused, and not enrolled."""
         enrolled = {e.source: e for e in state.known.values()}
         refused = {r["object"] for r in state.refused if r["blocks"]}
+        inside = refused if self.rules is None else in_scope(topics, self.rules).keys()
         for name, info in sorted(topics.items()):
             known = enrolled.get(name)
-            inside = name in refused if self.rules is None else _is_inside(info, self.rules)
-            if known is None and inside:
+            if known is None and name in inside:
                 yield from (TopicPartition(name, p) for p in sorted(info.partitions))
             elif known is not None and known.active and known.source_id == info.topic_id:
                 yield from (
@@ -316,7 +316,3 @@ class _Reading:
         except OnceoverError as error:
             self._here.error = self._here.error or error
             return {}
-
-
-def _is_inside(info: TopicInfo, rules: Rules) -> bool:
-    return explain(info.name, rules, is_internal=info.is_internal).inside

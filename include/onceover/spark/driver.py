@@ -36,6 +36,7 @@ from onceover.lead.leftalone import leave_alone
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition
+from onceover.operate.caughtup import run_caught_up
 from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
@@ -50,7 +51,6 @@ from onceover.spark.totals import Totals
 from onceover.spark.untilend import UntilEnd
 from onceover.spark.worker import LanePlan
 from onceover.state.records.layout import ASKED, DONE, FAILED, Layout
-from onceover.topics.scopecheck import nothing_in_scope
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.runs import supervisor
 from onceover.wiring.watch import FlowWatch
@@ -342,8 +342,11 @@ class DriverRun:
     @property
     def _caught_up(self) -> bool:
         """Whether what was on the source at the start is on the target: never of nothing, nor in part."""
-        looked = self._came_to_its_end and self._stops_known
-        return looked and not self.stopped and nothing_in_scope(self._remarks) is None
+        return run_caught_up(
+            came_to_its_end=self._came_to_its_end,
+            stopped=self.stopped if self._stops_known else None,
+            remarks=self._remarks,
+        )
 
 
 def known_stops(look: Look, target: Cluster, *, asked: bool) -> list[dict[str, Any]]:

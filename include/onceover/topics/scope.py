@@ -7,10 +7,10 @@ internal; never on what has been copied so far. Every answer has its reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 
@@ -47,6 +47,17 @@ class Rules:
     target_partitions: Callable[[int], int] = field(default=_same_count, compare=False)
     one_to_one: bool = True
     chosen: frozenset[str] | None = None
+
+
+class OnSource(Protocol):
+    """A topic of the source, as its metadata has it."""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether Kafka calls it internal."""
+
+
+T = TypeVar("T", bound=OnSource)
 
 
 class ScopeRule(StrEnum):
@@ -98,6 +109,21 @@ def explain(topic: str, rules: Rules, *, is_internal: bool = False) -> ScopeDeci
     """
     ruling = _decide(topic, rules, is_internal=is_internal)
     return ScopeDecision(topic, ruling, rules.naming.target_name(topic))
+
+
+def explain_all(topics: Mapping[str, OnSource], rules: Rules) -> list[ScopeDecision]:
+    """Return whether each topic of the source is part of the flow, and why; by name.
+
+    Args:
+        topics: all that the source has.
+        rules: from the flow file.
+    """
+    return [explain(name, rules, is_internal=topics[name].is_internal) for name in sorted(topics)]
+
+
+def in_scope(topics: Mapping[str, T], rules: Rules) -> dict[str, T]:
+    """Return those of the source's topics that are part of the flow, taken in or not; by name."""
+    return {each.topic: topics[each.topic] for each in explain_all(topics, rules) if each.inside}
 
 
 def _decide(topic: str, rules: Rules, *, is_internal: bool) -> Ruling:

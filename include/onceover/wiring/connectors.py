@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
 
 from onceover.config.connect.connectclients import (
     ADMIN,
@@ -24,8 +22,9 @@ from onceover.config.connect.workerfile import client_of, principal_of
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclTableRequest, Grant, OwnTopic, Role, grants
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import ConnectorState, Report
-from onceover.connectors.moving.context import HARD, OPERATIONS
+from onceover.connectors.moving import selection
 from onceover.connectors.moving.migration import ConnectorOperation, Migration
+from onceover.connectors.moving.selection import ConnectorSelection
 from onceover.connectors.planning.plan import default_topic
 from onceover.connectors.record.runrecords import run_ids, runs_topic
 from onceover.connectors.settings import (
@@ -42,20 +41,6 @@ from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import ClientSettings, Cluster
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
-
-
-class ConnectorSelection(Enum):
-    """Which connectors ``--all`` means, in words for an error.
-
-    Those that were migrated may have lost their topic since, to whoever manages their configuration. Those
-    that go back are the migrated ones, and those whose way back was interrupted when they had lost their own
-    topic already: nobody else would resume them.
-    """
-
-    SOURCES = "source connector"
-    MIGRATED = "source connector with offsets in a topic of its own"
-    INTERRUPTED = "source connector with a run that did not get to its end"
-    RETURNING = "source connector with offsets in a topic of its own, or on its way back from there"
 
 
 @dataclass(frozen=True)
@@ -154,28 +139,7 @@ def meant_by_all(file: ConnectFile, listing: ConnectorListing, meant: ConnectorS
     Raises:
         UsageError: there is none.
     """
-    found = tuple(_all(file, listing, meant))
-    if not found:
-        raise UsageError(
-            f"Connect cluster {file.connect} has no {meant.value}",
-            code=ConnectorCode.NO_CONNECTOR,
-            resolve=f"see `onceover connectors list {file.connect}`",
-        )
-    return found
-
-
-def _all(file: ConnectFile, listing: ConnectorListing, meant: ConnectorSelection) -> list[str]:
-    if meant is ConnectorSelection.SOURCES:
-        return listing.sources
-    own = set() if meant is ConnectorSelection.INTERRUPTED else set(listing.migrated)
-    others = [name for name in listing.sources if name not in own]
-    operations = OPERATIONS if meant is ConnectorSelection.INTERRUPTED else (HARD,)
-    with Migration(connect_settings(file)) as migration:
-        if meant is ConnectorSelection.MIGRATED:
-            own.update(migration.meant_to_be_migrated(others))
-            return [name for name in listing.sources if name in own]
-        owing = {name for operation in operations for name in migration.owing(others, operation)}
-    return [name for name in listing.sources if name in own or name in owing]
+    return selection.meant_by_all(listing, meant, lambda: Migration(connect_settings(file)))
 
 
 @contextmanager
@@ -191,16 +155,6 @@ def verify_connectors(file: ConnectFile, request: ConnectorRequest) -> Report:
     """Judge the connectors' own topics, and whether they go on from them. Changes nothing."""
     with Migration(connect_settings(file)) as migration:
         return migration.verify(request)
-
-
-# Which connectors something can be done to; soft concerns what the shared topic holds, hard what is in topics
-# of connectors' own.
-MEANT: Final = {
-    ConnectorMove.MIGRATE: ConnectorSelection.SOURCES,
-    ConnectorMove.ROLLBACK: ConnectorSelection.INTERRUPTED,
-    ConnectorMove.DOWNGRADE: ConnectorSelection.RETURNING,
-    ConnectorMove.DOWNGRADE_SOFT: ConnectorSelection.SOURCES,
-}
 
 
 def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:

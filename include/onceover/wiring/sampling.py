@@ -15,7 +15,7 @@ from onceover.handling.handling import Handling
 from onceover.handling.sample import SampleOutcome, sample
 from onceover.handling.sampled import document, lines
 from onceover.model import TopicPartition
-from onceover.topics.scope import explain
+from onceover.topics.scope import in_scope
 from onceover.wiring.apart import apart
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import sample_handling
@@ -64,10 +64,5 @@ def _outcomes(
 ) -> Sequence[SampleOutcome]:
     source, target = open_clusters(flow)
     with source, target:
-        which = rules(flow)
-        topics = [
-            info
-            for name, info in sorted(source.retry(source.topics).items())
-            if explain(name, which, is_internal=info.is_internal).inside
-        ]
-        return sample(source, topics, count, handling)
+        topics = in_scope(source.retry(source.topics), rules(flow))
+        return sample(source, list(topics.values()), count, handling)

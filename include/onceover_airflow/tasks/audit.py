@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.state.codes import StateCode
-from onceover.state.records.verdicts import WHOLE, Verdict
+from onceover.state.records.verdicts import WHOLE
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.operators import FlowJobOperator, leave
@@ -267,6 +267,8 @@ def report_audit(flow: str) -> dict[str, Any] | None:
     Raises:
         TaskFailed: the flow file is not in order.
     """
+    from onceover.audit.report.standing import why_unproven
+
     context = get_current_context()
     counts = context["ti"].xcom_pull(task_ids=AUDIT_TASK) or context["ti"].xcom_pull(
         task_ids=AUDIT_TASK, key=VERDICT_KEY
@@ -284,21 +286,6 @@ def report_audit(flow: str) -> dict[str, Any] | None:
         context["outlet_events"][AssetAlias(AUDITED_ALIAS)].add(Asset(uri), extra=counts)
         log.info("announced: %s", uri)
     return dict(counts)
-
-
-def why_unproven(counts: Mapping[str, Any]) -> str | None:
-    """Return why an audit does not stand for its flow as a whole; None when it does."""
-    if counts["verdict"] != Verdict.PASS:
-        return f"the verdict is {counts['verdict']}"
-    if counts["nothing_compared"]:
-        return "both sides hold nothing in scope: there was no record to compare, now or in an earlier audit"
-    if counts["topics"]:
-        return f"only some topics were audited: {', '.join(counts['topics'])}"
-    if not counts["complete"]:
-        return "only a sample was audited"
-    if counts["since"] not in WHOLE:
-        return f"only records since {counts['since']} were audited"
-    return None
 
 
 def audit_lines(counts: Mapping[str, Any]) -> str:

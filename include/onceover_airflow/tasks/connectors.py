@@ -89,6 +89,7 @@ def list_connectors(connect: str) -> dict[str, Any]:
         JobInterrupted: no worker, or no broker, answers; tried again.
         TaskFailed: it runs no source connector, or not those that the form names; any other error.
     """
+    from onceover.connectors.moving.selection import MEANT
     from onceover.connectors.settings import ConnectorMove
     from onceover.wiring import connectors as runs
 
@@ -102,7 +103,7 @@ def list_connectors(connect: str) -> dict[str, Any]:
             listing.check(named)
             sources = listing.sources
         else:
-            meant = runs.MEANT[ConnectorMove(params["operation"])]
+            meant = MEANT[ConnectorMove(params["operation"])]
             sources = list(runs.meant_by_all(file, listing, meant))
     return {"connect": connect, "sources": sources, "named": named}
 

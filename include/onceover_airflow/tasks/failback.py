@@ -42,12 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REPLICATE: Final = "replicate"
-# What status says of a flow whose driver lives.
-_CAUGHT_UP: Final = "caught_up"
-_RUNS: Final = ("copying", _CAUGHT_UP)
-# Nobody comes back from these by waiting.
-_ENDED: Final = ("stopped", "promoted")
-_NAMED: Final = 3
 _LOOK_S: Final = 5.0
 # A topic that is copied anew takes its time.
 _CATCHES_UP_S: Final = 24 * 3600.0
@@ -206,8 +200,10 @@ class StartReplicating(TriggerDagRunOperator):
             AirflowSkipException: it runs, or nobody wants it.
             TaskFailed: not all of its topics were led back.
         """
+        from onceover.drills.switching.failback import copies_already
+
         back = ready_to_copy(self.flow, context)
-        if show_standing(back)["state"] in _RUNS:
+        if copies_already(show_standing(back)):
             raise AirflowSkipException(f"flow {back} runs")
         self.trigger_run_id = new_run_id(back, SUBJECTS[_REPLICATE], datetime.now(UTC))
         self.conf = {"flow": back, "run_length": FOREVER}
@@ -221,18 +217,13 @@ def ready_to_copy(name: str, context: Context) -> str:
         AirflowSkipException: only a plan was asked for, or nobody has said yes.
         TaskFailed: it has not taken in something.
     """
-    from onceover.wiring.failovers.failback import not_led_back
+    from onceover.wiring.failovers.failback import check_led_back
 
     if not context["params"]["apply"]:
         raise AirflowSkipException("only a plan was asked for")
     _check_wanted(context, BackTasks.after)
     with way_back_at_hand(name) as (flow, back):
-        missing = not_led_back(back, _copies(flow, context))
-    if missing:
-        raise TaskFailed(
-            f"flow {back.flow} does not copy {len(missing)} promoted topics, {', '.join(missing[:_NAMED])}: "
-            "have its topics.include name them, with naming: identity in both flows; then start it again"
-        )
+        check_led_back(back, _copies(flow, context))
     return back.flow
 
 
@@ -256,9 +247,10 @@ class AwaitCaughtUp(BaseSensorOperator):
             JobInterrupted: a cluster does not answer; tried again.
             TaskFailed: it has stopped, and waits for somebody.
         """
-        back = ready_to_copy(self.flow, context)
-        status = show_standing(back)
-        if status["state"] in _ENDED:
-            needs = "; ".join(f"{need['message']}; {need['resolve']}" for need in status["needs"][:_NAMED])
-            raise TaskFailed(f"flow {back} is {status['state']}: {needs or 'see its status'}")
-        return bool(status["state"] == _CAUGHT_UP)
+        from onceover.drills.switching.failback import may_go_back, why_over
+
+        status = show_standing(ready_to_copy(self.flow, context))
+        over = why_over(status)
+        if over is not None:
+            raise TaskFailed(over)
+        return may_go_back(status)

@@ -10,32 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.operate.states import PartitionState
 
-NOT_ENROLLED: Final = "not_enrolled"
 _HEADINGS: Final = ("topic", "partitions", "caught up", "lag (offsets)", "oldest missing", "stopped")
 
 
-def is_caught_up(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> bool:
-    """Tell whether this run has proven that everything in scope is on the target.
-
-    Only a run that itself ended well proves anything: one that was fenced or failed says nothing, whatever
-    another run has done meanwhile. It has caught up when it came to its own end with ``caught-up`` (the
-    source may hold newer records by now), or when nothing is missing on the live clusters. Never with a
-    stopped or refused partition, one whose lag is not known, or nothing in scope.
+def count_run(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the run as names and counts, for the XCom and the asset event.
 
     Args:
         copied: what the task that copied returned; None unless it ended well.
         status: of the live clusters.
     """
-    partitions = status["partitions"]
-    lags = [partition["lag_offsets"] for partition in partitions]
-    if copied is None or not partitions or None in lags or any(p.get("stop") for p in partitions):
-        return False
-    return bool(copied.get("caught_up")) or not any(lags)
+    from onceover.operate.caughtup import is_caught_up
 
-
-def count_run(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the run as names and counts, for the XCom and the asset event."""
     partitions = status["partitions"]
     return {
         "flow": status["flow"],
@@ -68,9 +56,9 @@ def _row(topic: str, partitions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]
     lags = [partition["lag_offsets"] for partition in partitions]
     lag = "unknown" if None in lags else str(sum(lags))
     oldest_s = max((partition["oldest_missing_s"] or 0.0 for partition in partitions), default=0.0)
-    if all(partition["state"] == NOT_ENROLLED for partition in partitions):
+    if all(partition["state"] == PartitionState.NOT_ENROLLED for partition in partitions):
         lag += ", not taken in"
-    caught_up = sum(1 for partition in partitions if partition["state"] == "caught_up")
+    caught_up = sum(1 for partition in partitions if partition["state"] == PartitionState.CAUGHT_UP)
     stopped = sum(1 for partition in partitions if partition.get("stop"))
     return (
         topic,

@@ -20,10 +20,10 @@ from onceover.errors import Retriable, UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.alerts import ALERTS
 from onceover.metrics.catalogue import ALL, MetricSpec
+from onceover.metrics.expected import add_expected
 from onceover.metrics.figures import Distribution, Figures
 from onceover.metrics.fromstatus import add_drills, flow_figures
 from onceover.operate.statusshape import broken_entry, with_fault
-from onceover.wiring.monitoring.expected import add_expected
 from tests.support.worlds.statusentries import partition_entry, running_entry
 
 PROJECT: Final = Path(__file__).parents[3]

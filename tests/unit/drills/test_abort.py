@@ -75,7 +75,7 @@ class Removal:
 
 
 def ended(journal: Journal, removal: Removal, pause: Callable[[float], bool] = lambda _: False) -> Aborted:
-    fence = LeftFence(lambda: (), lambda *_: None)
+    fence = LeftFence(lambda: (), lambda: (), lambda: None, lambda *_: None)
     return abort(journal, removal, fence, "orders-dr", pause)  # type: ignore[arg-type]
 
 
@@ -168,3 +168,41 @@ def test_what_was_done_to_its_end_is_not_tried_again_anyway(result: str, is_open
         chains.next_entry(journal.chain, "d1", chains.ENDED, 0, {"result": result, "done": result == "PASS"})
     )
     assert ended(journal, Removal()).withdrawn == ("d1" if is_open else None)
+
+
+@pytest.mark.parametrize(
+    ("promoted", "heard"),
+    [
+        ((), ["fenced", "asked", ["a", "b"]]),
+        (("a",), ["fenced", "asked", ["a", "b"]]),
+        (("a", "b", "c"), ["asked", ["a", "b"]]),
+    ],
+)
+def test_whoever_may_still_promote_is_fenced_before_writers_are_let_in(
+    promoted: tuple[str, ...], heard: list[object]
+) -> None:
+    """One that was taken for dead may wake; with all of them promoted there is nothing to be kept from."""
+    told: list[object] = []
+
+    def left() -> list[str]:
+        told.append("asked")
+        return ["a", "b", "other"]
+
+    fence = LeftFence(
+        left,
+        lambda: promoted,
+        lambda: told.append("fenced"),
+        lambda _, topics, __: told.append(sorted(topics)),
+    )
+    fence.take_down("d1", ["a", "b"], Deadline(5.0))
+    assert told == heard
+
+
+def test_what_was_promoted_until_the_leader_was_fenced_stays_fenced() -> None:
+    """It has won; its writers are clients of the target now."""
+    left, lifted = {"a", "b"}, list[str]()
+    fence = LeftFence(
+        lambda: left, tuple, lambda: left.discard("a"), lambda _, topics, __: lifted.extend(topics)
+    )
+    fence.take_down("d1", ["a", "b"], Deadline(5.0))
+    assert lifted == ["b"]

@@ -85,8 +85,8 @@ def test_what_was_done_under_an_approval_is_open_no_more_though_another_try_came
 
 def test_a_fence_that_another_one_has_made_to_stay_meanwhile_is_not_lifted() -> None:
     """It was the same topics' fence of one that died; by now they are promoted."""
-    left, lifted = [["a", "b"], ["a", "b"], ["b", "c"]], list[str]()
-    fence = LeftFence(lambda: left.pop(0), lambda _, topics, __: lifted.extend(topics))
+    left, lifted = [["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"]], list[str]()
+    fence = LeftFence(lambda: left.pop(0), tuple, lambda: None, lambda _, topics, __: lifted.extend(topics))
     found = abort(cast(Any, Journal()), cast(Any, Removal()), fence, "orders-dr", lambda _: False)
     assert (lifted, found.unfenced) == (["b"], ("b",))
 

@@ -236,7 +236,7 @@ def test_what_promotes_while_it_is_asked_to_end_is_not_undone() -> None:
         abort(
             cast(Any, journal),
             cast(Any, Removal()),
-            LeftFence(left, lambda *more: done.append(more)),
+            LeftFence(left, tuple, lambda: done.append("fenced"), lambda *more: done.append(more)),
             "orders-dr",
             lambda _: False,
         )

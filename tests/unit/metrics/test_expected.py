@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from onceover.config.flow.flowfile import Flow
-from onceover.wiring.monitoring.expected import lag_limit_s, run_due_s, wanted
+from onceover.metrics.expected import is_unended, lag_limit_s, run_due_s, wanted
+from onceover.state.records.runstate import RunState
 from tests.support.worlds.statusentries import running_entry
 
 HOUR_S = 3600.0
@@ -111,3 +112,9 @@ def test_the_next_run_is_due_when_its_schedule_says(told: Any, schedule: str | N
     """Counted from the end of the last one."""
     due_s = run_due_s(told, flow(schedule), WRITTEN * 1000)
     assert due_s == (None if hours is None else WRITTEN + hours * HOUR_S)
+
+
+def test_a_run_that_never_said_that_it_ended_has_not() -> None:
+    """Nobody but these samples tells of a driver that is gone; one that failed has said so."""
+    unended = {state for state in RunState if is_unended(state)}
+    assert unended == {RunState.STARTING, RunState.RUNNING, RunState.GONE}

@@ -22,6 +22,7 @@ from onceover.groups.standing import unknown_standing
 from onceover.metrics import tallies as counted
 from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.figures import exposition
+from onceover.metrics.looks import stale_after_s
 from onceover.metrics.tallies import Tallies
 from onceover.positions.tail import TailRead
 from onceover.wiring.monitoring import exporter as monitoring
@@ -118,7 +119,7 @@ def test_a_look_that_hangs_is_given_no_samples_and_keeps_no_scrape_waiting(
     with exporting(lambda: paths, clock=lambda: now_s[0]) as exporter:
         both = samples("look_fresh", good=1, slow=1)
         wait_until(lambda: lines(exporter.scrape(), "look_fresh") == both, 20, "both flows are seen")
-        now_s[0] = SETTINGS.stale_s + 1
+        now_s[0] = stale_after_s(SETTINGS.interval_s) + 1
         one = samples("look_fresh", good=1, slow=0)
         wait_until(lambda: lines(exporter.scrape(), "look_fresh") == one, 20, "the other is looked at again")
         assert lines(exporter.scrape(), "flow_lag_offsets") == samples("flow_lag_offsets", good=0)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.kafka.ports import TopicInfo
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
-from onceover.topics.scope import Rules, explain
+from onceover.topics.scope import Rules, explain, explain_all, in_scope
 
 names = st.from_regex(r"[a-z._-]{1,30}", fullmatch=True)
 
@@ -43,6 +46,15 @@ def test_what_kafka_calls_internal_is_left_out() -> None:
     """A renamed internal topic is known by its flag only."""
     assert explain("shares", rules(".*")).inside
     assert explain("shares", rules(".*"), is_internal=True).reason.startswith("internal")
+
+
+def test_of_all_topics_those_in_scope_are_picked_by_name() -> None:
+    """Whether the source calls one internal counts, as it does for one topic."""
+    theirs, ours = (TopicInfo("a", UUID(int=1), {}, is_internal) for is_internal in (True, False))
+    topics = {"orders": ours, "audits": ours, "shares": theirs, "orders.tmp": ours}
+    which = rules(".*", exclude=(r".*\.tmp",))
+    assert [each.topic for each in explain_all(topics, which)] == ["audits", "orders", "orders.tmp", "shares"]
+    assert list(in_scope(topics, which).items()) == [("audits", ours), ("orders", ours)]
 
 
 @pytest.mark.parametrize("topic", ["east.heartbeats", "west.heartbeats"])

@@ -14,6 +14,7 @@ from onceover.cli.terminal.output import CommandResult
 from onceover.config.connect.connectfile import ConnectFile, load_connect
 from onceover.connectors.acltable import table
 from onceover.connectors.moving.migration import ConnectorOperation
+from onceover.connectors.moving.selection import MEANT, ConnectorSelection
 from onceover.connectors.record.commands import connector_words
 from onceover.connectors.settings import ConnectorMove, ConnectorRequest
 from onceover.shown import lined
@@ -50,7 +51,7 @@ def apply(args: argparse.Namespace) -> CommandResult:
 def verify(args: argparse.Namespace) -> CommandResult:
     """Look whether migrated connectors are as they should be."""
     file = load_connect(args.connect)
-    report = runs.verify_connectors(file, _request(args, file, runs.ConnectorSelection.MIGRATED))
+    report = runs.verify_connectors(file, _request(args, file, ConnectorSelection.MIGRATED))
     return CommandResult(report.document(), report.describe(), report.exit_code)
 
 
@@ -84,7 +85,7 @@ def _applied(args: argparse.Namespace, move: ConnectorMove) -> CommandResult:
 
 def _operation(args: argparse.Namespace, move: ConnectorMove) -> AbstractContextManager[ConnectorOperation]:
     file = load_connect(args.connect)
-    return runs.connector_operation(file, move, _request(args, file, runs.MEANT[move]))
+    return runs.connector_operation(file, move, _request(args, file, MEANT[move]))
 
 
 @contextmanager
@@ -100,7 +101,7 @@ def _explained_interrupt() -> Iterator[None]:
         raise
 
 
-def _request(args: argparse.Namespace, file: ConnectFile, meant: runs.ConnectorSelection) -> ConnectorRequest:
+def _request(args: argparse.Namespace, file: ConnectFile, meant: ConnectorSelection) -> ConnectorRequest:
     """Return what is asked for; ``meant``: by --all."""
     topic, watch_s = getattr(args, "topic", None), getattr(args, "watch", None)
     return ConnectorRequest(runs.pick_connectors(file, args.connector, meant), topic, watch_s)

@@ -24,7 +24,7 @@ from onceover.config.flow.load import flows_dir, load_flow
 from onceover.config.flow.sides import resolve_clients
 from onceover.config.mirrormaker.mm2 import Mm2Import, import_mm2
 from onceover.shown import lined
-from onceover.topics.scope import ScopeDecision, explain
+from onceover.topics.scope import ScopeDecision, explain, explain_all
 from onceover.topics.scopecheck import scope_remarks
 
 VIOLATION = 1
@@ -81,7 +81,7 @@ def explain_source(flow: Flow) -> tuple[list[dict[str, Any]], list[str]]:
     source, target = open_clusters(flow)
     with source, target:
         topics = source.retry(source.topics)
-    verdicts = [explain(name, which, is_internal=topics[name].is_internal) for name in sorted(topics)]
+    verdicts = explain_all(topics, which)
     remarks = scope_remarks(flow.flow, which, verdicts)
     return [_explained(each) for each in verdicts], [f"{each.object}: {each.message}" for each in remarks]
 

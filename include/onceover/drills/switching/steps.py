@@ -29,6 +29,7 @@ from onceover.groups.decide import PASSING
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
+from onceover.operate.states import COPIES
 from onceover.planning import commands
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
@@ -39,8 +40,6 @@ _NAMED: Final = 3
 _FEW: Final = 20_000
 _AUDITS: Final = 4
 _LOOK_S: Final = 0.5
-# What status says of a flow whose driver lives.
-_RUNS: Final = ("copying", "caught_up")
 
 
 @dataclass
@@ -61,7 +60,7 @@ class PlannedSteps(SwitchSteps):
         """Ask what a failover would cost now, and whether everything that is needed is there."""
         self._inherited = self._fenced()
         found = self._decided(deadline)
-        if found["status"] not in _RUNS and found["losses"] != []:
+        if found["status"] not in COPIES and found["losses"] != []:
             raise NeedsOperator(
                 f"the flow does not run ({found['status']}), and there is something left to copy",
                 code=DrillCode.NOT_READY,

@@ -57,7 +57,7 @@ from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.own import StateSettings
-from onceover.topics.scope import Rules, explain
+from onceover.topics.scope import Rules, in_scope
 from onceover.topics.sync import SyncPlan
 from onceover.wiring.audit import AuditRequest, prepare, record_bytes
 from onceover.wiring.flows import login, open_clusters, opened, rules
@@ -122,11 +122,9 @@ def _groups(flow: Flow, source: Cluster, target: Cluster, request: GroupRequest)
 
 
 def _clients(flow: Flow, source: Cluster) -> ClientsSeen:
-    which = rules(flow)
-    # Whatever is in scope, taken in or not: who uses a topic that is not copied yet is a client, too.
-    topics = source.retry(source.topics)
-    inside = [info for name, info in topics.items() if explain(name, which).inside]
-    partitions = [TopicPartition(info.name, number) for info in inside for number in info.partitions]
+    # Taken in or not: who uses a topic that is not copied yet is a client, too.
+    inside = in_scope(source.retry(source.topics), rules(flow))
+    partitions = [TopicPartition(name, number) for name, info in inside.items() for number in info.partitions]
     return source.retry(lambda: look(source, partitions))
 
 

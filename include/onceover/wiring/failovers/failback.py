@@ -8,6 +8,7 @@ from functools import partial
 
 from onceover.config.flow.flowfile import Flow
 from onceover.drills.codes import DrillCode
+from onceover.drills.switching.failback import check_all_led_back
 from onceover.errors import UsageError
 from onceover.planning import commands
 from onceover.seeding.apply import Seeder
@@ -62,6 +63,15 @@ def promoted_copies(flow: Flow, patterns: Sequence[str] = ()) -> list[str]:
 def not_led_back(reverse: Flow, copies: Collection[str]) -> list[str]:
     """Return the promoted copies that the flow the other way does not copy."""
     return sorted(set(copies) - led_back(reverse))
+
+
+def check_led_back(reverse: Flow, copies: Collection[str]) -> None:
+    """Refuse to go on while the flow the other way has not taken in all promoted copies.
+
+    Raises:
+        NeedsOperator: SWITCHOVER_UNSET, it has not.
+    """
+    check_all_led_back(reverse.flow, not_led_back(reverse, copies), "start it again")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import look
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, shown_already
+from onceover.drills.switching.failback import check_all_led_back
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
@@ -51,7 +52,7 @@ from onceover.state import names
 from onceover.state.fencing import fence
 from onceover.state.read import read_flow_state, read_layout
 from onceover.state.records.enrolment import Enrolment
-from onceover.topics.scope import explain
+from onceover.topics.scope import explain, in_scope
 from onceover.wiring.audit import AuditRequest, keep_verified, prepare, record_bytes
 from onceover.wiring.failovers.drills import (
     about_drill,
@@ -75,7 +76,6 @@ from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import read_status
 
-_NAMED: Final = 3
 # No topic can be called so.
 _NO_TOPIC: Final = "/"
 # A source that is half dead is asked all the same; nobody waits for it.
@@ -198,16 +198,15 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
             check_turns_back(flow.flow, chain, enrolled)
             return left_behind(chain, enrolled, leads_back=flow.switchover.reverse is not None)
 
-        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
-            promoted = {e.source for e in enrolled_of(flow, target) if e.is_promoted}
-            if not promoted.issuperset(topics):
-                # One that was taken for dead may wake: it promotes nothing any more.
-                fence(target, names.leader_id(flow.flow))
-            standing = left() & set(topics)
-            lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
-            return lifted.lift(BoundNotes(journal, drill), standing, deadline)
+        def promoted() -> set[str]:
+            return {e.source for e in enrolled_of(flow, target) if e.is_promoted}
 
-        return abort(journal, Removal(flow.flow, source, target), LeftFence(left, lift), flow.flow, pause)
+        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
+            lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
+            return lifted.lift(BoundNotes(journal, drill), topics, deadline)
+
+        left_fence = LeftFence(left, promoted, partial(fence, target, names.leader_id(flow.flow)), lift)
+        return abort(journal, Removal(flow.flow, source, target), left_fence, flow.flow, pause)
 
 
 def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:
@@ -234,7 +233,7 @@ def _parts(
         look=lambda: dry_run(flow, groups).document(),
         glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
-        scope=lambda: _in_scope(flow, source),
+        scope=lambda: list(in_scope(source.retry(source.topics), rules(flow))),
         groups=lambda: _groups(flow, source, target, groups, options.mode),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
@@ -294,14 +293,6 @@ def _redirect(
     return lambda _, deadline: await_word(journal, flow.flow, drill, pause, "redirect", deadline)
 
 
-def _in_scope(flow: Flow, source: Cluster) -> list[str]:
-    which = rules(flow)
-    topics = source.retry(source.topics)
-    return [
-        name for name, info in topics.items() if explain(name, which, is_internal=info.is_internal).inside
-    ]
-
-
 def _audited(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]) -> TailCompared:
     """Compare what is behind the verified watermarks, and raise them."""
     request = AuditRequest(tuple(re.escape(topic) for topic in topics))
@@ -355,14 +346,8 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
             code=first.code,
             resolve=first.resolve,
         )
-    if missing := sorted(set(copies) - led_back(reverse)):
-        raise NeedsOperator(
-            f"flow {reverse.flow} does not take in {', '.join(missing[:_NAMED])}",
-            code=DrillCode.SWITCHOVER_UNSET,
-            where=f"{len(missing)} topics",
-            resolve="have its topics.include name them, with naming: identity in both flows; then "
-            f"{commands.seed_apply(reverse.flow, f'promoted:{flow.flow}')}",
-        )
+    then = commands.seed_apply(reverse.flow, f"promoted:{flow.flow}")
+    check_all_led_back(reverse.flow, sorted(set(copies) - led_back(reverse)), then)
     return {
         "flow": reverse.flow,
         "positions": outcome.written,

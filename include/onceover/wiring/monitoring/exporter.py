@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.errors import OnceoverError
-from onceover.metrics import catalogue as m
 from onceover.metrics.canary.thread import CanaryThread
-from onceover.metrics.figures import Figures, Texts, exposition
-from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
+from onceover.metrics.expected import add_expected, is_unended
+from onceover.metrics.figures import Figures
+from onceover.metrics.fromstatus import add_drills, add_driver, add_groups, flow_figures
+from onceover.metrics.looks import LastLook, Seen, SeldomRead, scrape_text, stale_after_s
 from onceover.metrics.tallies import FlowTally, Tallies
 from onceover.operate.statusshape import with_fault
 from onceover.planning.background import side_by_side
@@ -31,22 +32,13 @@ from onceover.planning.operation import wait
 from onceover.state.records.runstate import RunState
 from onceover.wiring.failovers.drills import drill_history
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.monitoring.expected import WantedCanary, add_expected, canary_wanted
+from onceover.wiring.monitoring.wantedcanary import WantedCanary, canary_wanted
 from onceover.wiring.monitoring.watchedfile import AsRead, WatchedFile
 from onceover.wiring.status import of_file, read_status
 
 log = logging.getLogger(__name__)
 
-# Four looks that failed; a cluster that is away costs one of them several seconds.
-_STALE_LOOKS: Final = 4
-_STALE_S: Final = 60.0
-# Drills and groups change by the hour, and to read them takes as long as all the rest.
-_SELDOM_S: Final = 60.0
-# Alerts on them wait for nothing: one look that fails would end them, and the next one begin them again.
-_SELDOM_KEPT_S: Final = 300.0
 _AT_ONCE: Final = 16
-# A driver that is gone never said that it ended: who is to be told of it is told by these samples alone.
-_UNENDED: Final = (RunState.STARTING, RunState.RUNNING, RunState.GONE)
 
 
 @dataclass(frozen=True)
@@ -62,16 +54,6 @@ class MonitorSettings:
     interval_s: float
     patience_s: float
     most: int
-
-    @property
-    def stale_s(self) -> float:
-        """How old a look may be to count."""
-        return max(_STALE_S, _STALE_LOOKS * self.interval_s)
-
-
-class _Known(NamedTuple):
-    figures: Figures
-    at_s: float
 
 
 class FlowMonitor:
@@ -96,10 +78,8 @@ class FlowMonitor:
     ) -> None:
         self._path, self._settings, self._clock = path, settings, clock
         self._file, self._tallies = WatchedFile(path, files), tallies
-        # Groups and drills, each as it was known last, and of which flow.
-        self._seldom: dict[str, _Known] = {}
-        self._seldom_of = ""
-        self._seldom_s: float | None = None
+        # Groups and drills.
+        self._seldom = SeldomRead()
         self._canary: CanaryThread | None = None
         self._canary_is: WantedCanary | None = None
         # As it was known last.
@@ -115,7 +95,7 @@ class FlowMonitor:
     @property
     def runs(self) -> bool:
         """Tell whether the flow had a run that had not ended, when that was known last."""
-        return self._run_state in _UNENDED
+        return is_unended(self._run_state)
 
     def keep_canary(self) -> None:
         """Have the canary write and read that the flow file asks for; as it was while the file is broken."""
@@ -156,9 +136,7 @@ class FlowMonitor:
         if self._canary is not None:
             self._canary.saw_run(state)
             self._canary.add_to(figures)
-        for known in self._seldom.values() if flow == self._seldom_of else ():
-            if self._clock() - known.at_s < _SELDOM_KEPT_S:
-                figures.add(known.figures)
+        self._seldom.add_to(figures, flow, self._clock())
         return flow, figures
 
     def _tally(self) -> FlowTally | None:
@@ -169,8 +147,7 @@ class FlowMonitor:
     def _read(self) -> dict[str, Any]:
         self._file.refresh(runs=self.runs)
         good, tally = self._file.in_order(), self._tally()
-        old = self._seldom_s is None or self._clock() - self._seldom_s >= _SELDOM_S
-        due = old or self._seldom_of != good.flow.flow
+        due = self._seldom.is_due(good.flow.flow, self._clock())
         entry = read_status(
             good.flow,
             patience_s=self._settings.patience_s,
@@ -185,25 +162,22 @@ class FlowMonitor:
     def _keep_seldom(self, good: AsRead, entry: Mapping[str, Any]) -> None:
         """Keep what changes seldom; what cannot be read now stays as it was known."""
         flow = good.flow.flow
-        if flow != self._seldom_of:
-            self._seldom = {}
-        self._seldom_s, self._seldom_of = self._clock(), flow
+        self._seldom.begin(flow, self._clock())
         if entry["target"]["error"] is not None:
             return
         if entry["generation"] is None:
-            self._seldom = {}
+            self._seldom.forget()
             return
         groups, standings, drills = entry["groups"] or {}, Figures(), Figures()
-        for standing, count in (groups.get("counts") or {}).items():
-            standings.put(m.GROUPS, count, flow, standing)
         if groups.get("error") is None:
-            self._seldom["groups"] = _Known(standings, self._seldom_s)
+            add_groups(standings, flow, groups)
+            self._seldom.keep("groups", standings)
         if entry["source"]["error"] is None:
             self._say_groups(flow, groups.get("error"))
         try:
             told = drill_history(good.flow, wait, Patience(self._settings.patience_s), good.open).document()
             add_drills(drills, flow, told)
-            self._seldom["drills"] = _Known(drills, self._seldom_s)
+            self._seldom.keep("drills", drills)
         except OnceoverError as error:
             log.debug("the drills of %s cannot be read: %s", flow, error)
 
@@ -214,15 +188,6 @@ class FlowMonitor:
         if why and why != self._groups_said:
             log.warning("how the groups of %s stand is not known: %s", flow, why)
         self._groups_said = why
-
-
-@dataclass(frozen=True)
-class _Seen:
-    flow: str
-    texts: Texts
-    at_s: float
-    at_ms: int
-    took_s: float
 
 
 class _Watch:
@@ -237,7 +202,7 @@ class _Watch:
         files: Callable[[], Sequence[Path]],
     ) -> None:
         self.path, self.begun_s = path, clock()
-        self.seen: _Seen | None = None
+        self.seen: Seen | None = None
         self._settings, self._clock = settings, clock
         self._monitor = FlowMonitor(path, settings, tallies, clock, files=files)
         self._over = threading.Event()
@@ -261,7 +226,7 @@ class _Watch:
                 self._monitor.keep_canary()
                 flow, figures = self._monitor.look()
                 now_s = self._clock()
-                self.seen = _Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s)
+                self.seen = Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s)
             except Exception as error:  # noqa: BLE001 - its samples become old, which says so; the next may work
                 log.warning("%s cannot be looked at: %s", self.path, error)
             self._over.wait(self._settings.interval_s)
@@ -320,9 +285,12 @@ class Exporter:
         """Return everything that was seen, at once."""
         now_s = self._clock()
         looks = [(watch.path, watch.seen, watch.begun_s) for watch in self._watches.values()]
-        return _text(
-            [(path, seen, now_s - (begun_s if seen is None else seen.at_s)) for path, seen, begun_s in looks],
-            self._settings.stale_s,
+        return _scraped(
+            [
+                LastLook(path, seen, now_s - (begun_s if seen is None else seen.at_s))
+                for path, seen, begun_s in looks
+            ],
+            self._settings,
         )
 
 
@@ -331,39 +299,17 @@ def look_once(paths: Sequence[Path], settings: MonitorSettings) -> bytes:
     flow, all of them at the same time.
     """
 
-    def look(path: Path) -> tuple[Path, _Seen | None, float]:
+    def look(path: Path) -> LastLook:
         begun_s = time.monotonic()
         flow, figures = FlowMonitor(path, settings, None, files=lambda: paths).look()
         now_s = time.monotonic()
-        return path, _Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s), 0.0
+        return LastLook(path, Seen(flow, figures.texts(), now_s, now_ms(), now_s - begun_s), 0.0)
 
-    return _text(side_by_side([partial(look, path) for path in paths], _AT_ONCE), settings.stale_s)
-
-
-def _text(looks: Sequence[tuple[Path, _Seen | None, float]], stale_s: float) -> bytes:
-    """Return the text of a scrape: each file, what was seen of it last, and how old that is in seconds."""
-    own, parts, flows = _own_figures(len(looks)), [], set()
-    for path, seen, age_s in looks:
-        flow = path.stem if seen is None else seen.flow
-        if flow in flows:
-            # Not in order, and called after a flow that another file is of.
-            own.put(m.FILE_VALID, 0, path.name)
-            continue
-        flows.add(flow)
-        own.put(m.LOOK_FRESH, float(seen is not None and age_s <= stale_s), flow)
-        if seen is not None:
-            own.put(m.LOOK_ENDED, seen.at_ms / 1000, flow)
-            own.put(m.LOOK_DURATION, seen.took_s, flow)
-            if age_s <= stale_s:
-                parts.append(seen.texts)
-    return exposition([own.texts(), *parts])
+    return _scraped(side_by_side([partial(look, path) for path in paths], _AT_ONCE), settings)
 
 
-def _own_figures(files: int) -> Figures:
-    figures = Figures()
-    figures.put(m.EXPORTER_INFO, 1, own_version())
-    figures.put(m.FLOW_FILES, files)
-    return figures
+def _scraped(looks: Sequence[LastLook], settings: MonitorSettings) -> bytes:
+    return scrape_text(looks, stale_after_s(settings.interval_s), own_version())
 
 
 def own_version() -> str:

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
 
 from onceover.wiring.failovers import failback as wired
+from onceover_airflow.access.flowcontext import errors_of_ours
 from onceover_airflow.approvals.approval import ANSWER_KEY, SHOWN_KEY
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.tasks import failback
@@ -37,11 +38,12 @@ def context_of(left: Mapping[str, set[str]] = MappingProxyType({}), *, apply: bo
 @pytest.fixture
 def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What status says of the flow that leads back; all that was promoted is taken in."""
-    said: dict[str, Any] = {"state": "copying", "needs": [], "missing": []}
+    said: dict[str, Any] = {"flow": "orders-back", "state": "copying", "needs": [], "missing": []}
 
     @contextmanager
     def at_hand(_: str) -> Iterator[Any]:
-        yield SimpleNamespace(flow="orders"), SimpleNamespace(flow="orders-back")
+        with errors_of_ours():
+            yield SimpleNamespace(flow="orders"), SimpleNamespace(flow="orders-back")
 
     monkeypatch.setattr(failback, "way_back_at_hand", at_hand)
     monkeypatch.setattr(failback, "show_standing", lambda _: said)
@@ -76,7 +78,7 @@ def test_what_was_not_led_back_is_named_before_anybody_waits(standing: dict[str,
         StartReplicating(task_id="start", flow="orders").execute,
         AwaitCaughtUp(task_id="wait", flow="orders").poke,
     ):
-        with pytest.raises(TaskFailed, match="does not copy 1 promoted topics, orders"):
+        with pytest.raises(TaskFailed, match="orders-back does not take in orders; where: 1 topics"):
             look(context_of())
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from onceover_airflow.telling.report import count_run, is_caught_up, status_table
+from onceover_airflow.telling.report import count_run, status_table
 
 STOP = {"code": "TRUNCATED", "message": "the log starts at 5", "resolve": "onceover partition skip-to"}
 
@@ -36,34 +34,6 @@ def status(state: str, *partitions: dict[str, Any]) -> dict[str, Any]:
         "flow": "f", "state": state, "generation": 3, "lag_offsets": lag, "target": {"alias": "west"},
         "partitions": list(partitions), "needs": needs,
     }  # fmt: skip
-
-
-DONE = {"until": "caught-up", "caught_up": True}
-CUT_SHORT = {"until": "caught-up", "caught_up": False}
-REFUSED = {**partition("b", 0, lag=None, stop=STOP), "partition": None, "state": "not_enrolled"}
-
-
-@pytest.mark.parametrize(
-    ("copied", "partitions", "expected"),
-    [
-        (DONE, [partition("a", 0)], True),
-        (DONE, [partition("a", 0, lag=7)], True),  # newer records have arrived since
-        (CUT_SHORT, [partition("a", 0, lag=7)], False),  # `onceover stop` ended it midway
-        ({"until": "10m", "caught_up": False}, [partition("a", 0)], True),
-        ({"until": "10m", "caught_up": False}, [partition("a", 0), partition("a", 1, lag=1)], False),
-        (None, [partition("a", 0)], False),  # fenced or failed: another run may have copied all of it
-        (DONE, [], False),  # nothing in scope
-        (DONE, [partition("a", 0, stop=STOP)], False),
-        (DONE, [partition("a", 0), partition("a", 1, stop=STOP)], False),
-        (DONE, [partition("a", 0), REFUSED], False),
-        (DONE, [partition("a", 0, lag=None)], False),  # nobody knows
-    ],
-)
-def test_caught_up_needs_proof_of_everything_by_this_very_run(
-    copied: dict[str, Any] | None, partitions: list[dict[str, Any]], expected: bool
-) -> None:
-    """The asset is never announced by a run that did not end well, of nothing, nor of a part."""
-    assert is_caught_up(copied, status("stopped", *partitions)) is expected
 
 
 def test_counts_are_numbers_and_names() -> None:

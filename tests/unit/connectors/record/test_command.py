@@ -19,13 +19,13 @@ from onceover.config.connect.connectfile import connect_home, load_connect
 from onceover.connectors.model import Report
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.migration import ConnectorOperation
+from onceover.connectors.moving.selection import ConnectorSelection
 from onceover.connectors.record.manifest import SETTLED, Manifest, ManifestStore
 from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.settings import RestSettings
 from onceover.connectors.workers.rest import ConnectRest
 from onceover.planning.operation import Caller
 from onceover.wiring import connectors as runs
-from onceover.wiring.connectors import ConnectorSelection
 
 SECRET = "hunter2-planted"
 CONNECTORS = {

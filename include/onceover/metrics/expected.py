@@ -1,4 +1,4 @@
-"""What a flow file asks for: its canary, and as samples whether somebody copies, by when, and how late. Pure.
+"""What a flow file asks for, as samples: whether somebody copies, by when, and how late it may be. Pure.
 
 Invariant: whoever ended a run on purpose is taken at their word. A flow is wanted between two runs only where
 its file says when the next one begins, and the last one came to its own end.
@@ -6,48 +6,26 @@ its file says when the next one begins, and the last one came to its own end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.flow.flowfile import Flow
 from onceover.config.values import CONTINUOUS, longest_wait, next_time
 from onceover.metrics import catalogue as m
-from onceover.metrics.canary.thread import CanaryOrder
 from onceover.metrics.figures import Figures
 from onceover.metrics.fromstatus import Entry
 from onceover.state.codes import StateCode
 from onceover.state.records.layout import DONE
 from onceover.state.records.runstate import RunState
-from onceover.wiring.flows import rules
 
 _ACTIVE: Final = (RunState.STARTING, RunState.RUNNING, RunState.GONE, RunState.FAILED)
+# A driver that is gone never said that it ended: who is to be told of it is told by these samples alone.
+_UNENDED: Final = (RunState.STARTING, RunState.RUNNING, RunState.GONE)
 _BETWEEN: Final = (RunState.NOT_STARTED, RunState.ENDED, RunState.FENCED)
 # What a run takes to catch up is within half of what it waits for.
 _WAITS: Final = 1.5
 _LIMIT_S: Final = 300.0
 _MS: Final = 1000
-
-
-@dataclass(frozen=True)
-class WantedCanary:
-    """A canary, and the clusters that it is of: where any of it is another one, it is another canary."""
-
-    order: CanaryOrder
-    source: ClusterSpec
-    target: ClusterSpec
-
-
-def canary_wanted(flow: Flow) -> WantedCanary | None:
-    """Return the canary that the flow file asks for, None where it asks for none."""
-    if flow.canary.interval_ms is None:
-        return None
-    copy = rules(flow).naming.target_name(flow.canary_topic)
-    order = CanaryOrder(
-        flow.flow, flow.canary_topic, copy, flow.canary.interval_ms, flow.topics.discovery_interval_ms
-    )
-    return WantedCanary(order, flow.source, flow.target)
 
 
 def add_expected(figures: Figures, entry: Entry, flow: Flow, file_ms: float) -> None:
@@ -65,6 +43,11 @@ def add_expected(figures: Figures, entry: Entry, flow: Flow, file_ms: float) -> 
     figures.put(m.WANTED, wanted(entry, flow), name)
     figures.put(m.RUN_DUE, run_due_s(entry, flow, file_ms), name)
     figures.put(m.AUDIT_WAIT, _seconds(longest_wait(flow.schedules.audit)), name)
+
+
+def is_unended(state: RunState) -> bool:
+    """Tell whether the newest run has not ended: its flow is looked at, whatever becomes of its file."""
+    return state in _UNENDED
 
 
 def lag_limit_s(flow: Flow) -> float:
