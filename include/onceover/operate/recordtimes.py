@@ -68,7 +68,7 @@ def last_commit_ms(target: Cluster, flow: str) -> int | None:
     intervals = {tp: Interval(max(0, end - _BEFORE_END), end) for tp, end in ends.items()}
     newest = [
         each.header.max_timestamp
-        for part in _reader(target, topics, intervals).parts()
+        for part in _reader(target, topics, intervals, compacted=True).parts()
         for each in part.batches
         if each.batch is not None
     ]
@@ -80,6 +80,8 @@ def _reader(
     topics: Mapping[str, TopicInfo],
     intervals: Mapping[TopicPartition, Interval],
     isolation: int = calls.READ_COMMITTED,
+    *,
+    compacted: bool = False,
 ) -> IntervalReader:
     return IntervalReader(
         cluster,
@@ -90,4 +92,5 @@ def _reader(
         max_bytes=_LOOK_BYTES,
         share_bytes=_SHARE_BYTES,
         tolerates=(OnceoverError,),
+        compacted=compacted,
     )

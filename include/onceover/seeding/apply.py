@@ -18,10 +18,10 @@ from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import Fenced, NeedsOperator
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import Admin
+from onceover.kafka.admin.topics import LED_WITHIN_S_EACH, Admin
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.logs.between import led_topics
-from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.kafka.ports import DEFAULT_TIMEOUT_S, Cluster, TopicInfo
 from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
@@ -52,8 +52,6 @@ from onceover.topics.view import TopicReader
 # A transaction writes one batch to the offsets topic, within a broker's default limit of 1 MiB: 300 bytes
 # a partition at most.
 _PARTITIONS_PER_TRANSACTION: Final = 1500
-# Topics that were made a moment ago have leaders within seconds, very many of them too.
-_LED_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -319,10 +317,9 @@ class Seeder:
         if plan.topic_plan is not None:
             make_targets(self.target, self._place.flow, plan.topic_plan, journal)
         # Of those alone that are written: another one without a leader is no concern of theirs.
-        led_topics(
-            self.target, [each.seat.target for each in plan.positions.values()], Deadline(_LED_WITHIN_S)
-        )
-        copies = self.target.retry(lambda: self.target.topics(sorted({each.target for each in plan.topics})))
+        written_to = [each.seat.target for each in plan.positions.values()]
+        limit_s = DEFAULT_TIMEOUT_S + LED_WITHIN_S_EACH * len(plan.topics)
+        copies = led_topics(self.target, written_to, Deadline(limit_s), missing_s=limit_s)
         journal.refused(plan.refused)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}

@@ -9,6 +9,7 @@ its task does next.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +19,7 @@ from typing import Any, Final
 from onceover.errors import Retriable, UsageError, unusable_path
 from onceover.exitstatus import killed_by
 from onceover.lead.codes import LeadCode
-from onceover.spark.codes import DIED
+from onceover.spark.codes import DIED, SparkCode
 
 # How many of a job's last lines are looked at: Java says where in its code it was, behind the reason.
 KEPT_LINES: Final = 200
@@ -110,7 +111,7 @@ def judge(
         return Ended(how, _died(how, returncode, report), returncode, report, tail, folder, None)
     full = FULL_DISK.search(tail)
     # What was killed may have told of any disk, and long before: only what was tried counts then.
-    if full is not None and killed_by(returncode) is None:
+    if full is not None and killed_by(returncode) not in (signal.SIGKILL, signal.SIGTERM):
         refused = full.group()
     how = _silent(returncode, tail, unwritable=refused is not None, stopped=stopped)
     return Ended(how, how is How.KILLED, returncode, {}, tail, folder, refused)
@@ -121,7 +122,9 @@ def _told(returncode: int, report: Mapping[str, Any], *, stopped: bool) -> How:
     if stopped and _came_to_nothing(report):
         return How.STOPPED
     # A JVM that has ended by itself has a code of its own, and the driver, which has seen it go, another.
-    outlived = isinstance(error, Mapping) and error.get("code") in DIED
+    outlived = (
+        told == Retriable.exit_code and isinstance(error, Mapping) and error.get("code") == SparkCode.JVM_GONE
+    )
     if not isinstance(told, int) or (told != returncode and killed_by(returncode) is None and not outlived):
         return How.CONTRADICTED
     if told == 0:

@@ -132,7 +132,10 @@ def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
     offsets: dict[str, int] = {}
     given: dict[str, list[Order]] = {}
     for tp in partitions:
-        for record in records_between(cluster, tp, starts[tp], ends[tp], isolation=calls.READ_UNCOMMITTED):
+        met = records_between(
+            cluster, tp, starts[tp], ends[tp], isolation=calls.READ_UNCOMMITTED, compacted=True
+        )
+        for record in met:
             name = (record.key or b"").decode("utf-8", "replace")
             values[name], offsets[name] = parsed_json(record.value), record.offset
             if name.startswith((_CONFIG, _TARGET)):

@@ -221,5 +221,6 @@ def _records(
     isolation: Isolation,
 ) -> Iterator[RawOffset]:
     for tp, end in ends.items():
-        for record in records_between(cluster, tp, starts[tp], end, isolation=_LEVELS[isolation]):
+        level = _LEVELS[isolation]
+        for record in records_between(cluster, tp, starts[tp], end, isolation=level, compacted=True):
             yield RawOffset(tp.partition, record.offset, record.timestamp, record.key or b"", record.value)

@@ -187,6 +187,9 @@ class IntervalReader:
                     break
                 batches.append(each)
                 given = each.header.next_offset
+                if given >= end:
+                    # Whatever is wrong with the next one, nobody has asked for it.
+                    break
         except OnceoverError as problem:
             error = problem
         readable = answer.last_stable_offset if self._is_committed else answer.high_watermark
@@ -321,13 +324,20 @@ def stable_end(cluster: Cluster, tp: TopicPartition) -> int:
 
 
 def led_topics(
-    cluster: Cluster, partitions: Collection[TopicPartition], limit: Deadline
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    limit: Deadline,
+    *,
+    missing_s: float = _YOUNG_S,
 ) -> dict[str, TopicInfo]:
     """Return the topics of partitions once somebody leads each of these.
 
+    Args:
+        missing_s: how long a partition that is not there is waited for: one that was made a moment ago is
+            known to all brokers within seconds, hundreds of topics later.
+
     Raises:
-        NotNow: nobody does within the limit; ``TopicGone``: there is no such partition, also after the
-            seconds in which one that was made a moment ago is known to all brokers.
+        NotNow: nobody does within the limit; ``TopicGone``: there is no such partition.
         Retriable: the cluster is away.
     """
     names = sorted({tp.topic for tp in partitions})
@@ -342,7 +352,7 @@ def led_topics(
     if not names:
         return {}
     try:
-        return cluster.retry(attempt, Deadline(min(_YOUNG_S, limit.left_s)))
+        return cluster.retry(attempt, Deadline(min(missing_s, limit.left_s)))
     except TopicGone:
         raise
     except Retriable:

@@ -195,6 +195,17 @@ def test_what_stands_behind_the_end_is_left_to_who_goes_on_from_there(cluster: F
     assert (offsets([part], TP), part.next_offset) == ([0], 2)
 
 
+def test_damage_behind_the_end_is_nobodys_who_reads_up_to_it(cluster: FakeCluster) -> None:
+    """It came with the same answer."""
+    log = log_of(cluster)
+    append(log, "a")
+    append(log, "b")
+    log.batches[1].damaged = True
+    assert read(cluster, 0, 1) == [(0, "a")]
+    with pytest.raises(NeedsOperator):
+        read(cluster, 0, 2)
+
+
 def test_who_is_crowded_out_of_an_answer_has_not_come_to_its_end(cluster: FakeCluster) -> None:
     """A broker fills its answer with one partition and gives nothing of the next, whatever it has."""
     append(log_of(cluster), "a")
