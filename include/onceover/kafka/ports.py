@@ -62,6 +62,11 @@ class TopicInfo:
     partitions: Mapping[int, PartitionInfo]
     is_internal: bool
 
+    @property
+    def is_led(self) -> bool:
+        """Whether somebody leads each partition."""
+        return all(partition.leader >= 0 for partition in self.partitions.values())
+
 
 @dataclass(frozen=True)
 class Features:

@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import LED_WITHIN_S_EACH, await_leaders
+from onceover.kafka.admin.topics import await_leaders, led_within
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
@@ -216,7 +215,7 @@ class Enroller:
             target: view.rules.target_partitions(len(view.source[source].partitions))
             for source, target in targets.items()
         }
-        within = Deadline(_CREATED_WITHIN_S + LED_WITHIN_S_EACH * len(counts))
+        within = led_within(len(counts), _CREATED_WITHIN_S)
         return await_leaders(self.target, counts, within)
 
     @staticmethod

@@ -14,14 +14,13 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import Fenced, NeedsOperator
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import LED_WITHIN_S_EACH, Admin
+from onceover.kafka.admin.topics import Admin, led_within
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.logs.between import led_topics
-from onceover.kafka.ports import DEFAULT_TIMEOUT_S, Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
@@ -212,15 +211,10 @@ class Seeder:
             info = view.source.get(decision.topic)
             if decision.topic in view.hidden:
                 continue
-            if (
-                decision.inside
-                and info is not None
-                and self.request.selects(decision.topic)
-                and _is_led(info)
-            ):
+            if decision.inside and info is not None and self.request.selects(decision.topic) and info.is_led:
                 old = enrolled.get(decision.topic)
                 copy = view.target.get(decision.target_topic)
-                if copy is None or _is_led(copy):
+                if copy is None or copy.is_led:
                     found.append((info, decision.target_topic, copy, old))
         logs = self._logs(found)
         return [
@@ -318,8 +312,8 @@ class Seeder:
             make_targets(self.target, self._place.flow, plan.topic_plan, journal)
         # Of those alone that are written: another one without a leader is no concern of theirs.
         written_to = [each.seat.target for each in plan.positions.values()]
-        limit_s = DEFAULT_TIMEOUT_S + LED_WITHIN_S_EACH * len(plan.topics)
-        copies = led_topics(self.target, written_to, Deadline(limit_s), missing_s=limit_s)
+        limit = led_within(len(plan.topics))
+        copies = led_topics(self.target, written_to, limit, missing_s=limit.left_s)
         journal.refused(plan.refused)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
@@ -423,7 +417,3 @@ def _batches(
         size += written
     if batch:
         yield batch
-
-
-def _is_led(topic: TopicInfo) -> bool:
-    return all(partition.leader >= 0 for partition in topic.partitions.values())

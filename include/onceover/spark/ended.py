@@ -118,21 +118,25 @@ def judge(
 
 
 def _told(returncode: int, report: Mapping[str, Any], *, stopped: bool) -> How:
-    told, error = report.get("exit"), report.get("error")
+    told = report.get("exit")
     if stopped and _came_to_nothing(report):
         return How.STOPPED
     # A JVM that has ended by itself has a code of its own, and the driver, which has seen it go, another.
-    outlived = (
-        told == Retriable.exit_code and isinstance(error, Mapping) and error.get("code") == SparkCode.JVM_GONE
-    )
+    outlived = told == Retriable.exit_code and _code(report) == SparkCode.JVM_GONE
     if not isinstance(told, int) or (told != returncode and killed_by(returncode) is None and not outlived):
         return How.CONTRADICTED
     if told == 0:
         return How.WELL
-    if not isinstance(error, Mapping):
+    if not isinstance(report.get("error"), Mapping):
         # What may pass is no finding, also where nobody has said what it is.
         return How.FAILED if told == Retriable.exit_code else How.FOUND
-    return How.LEFT_ALONE if error.get("code") == LeadCode.LEFT_ALONE else How.FAILED
+    return How.LEFT_ALONE if _code(report) == LeadCode.LEFT_ALONE else How.FAILED
+
+
+def _code(report: Mapping[str, Any]) -> object:
+    """Return the code of a reported error; None without one. It is read, not trusted."""
+    error = report.get("error")
+    return error.get("code") if isinstance(error, Mapping) else None
 
 
 def _came_to_nothing(report: Mapping[str, Any]) -> bool:
@@ -150,9 +154,7 @@ def _died(how: How, returncode: int, report: Mapping[str, Any]) -> bool:
     """Tell whether processes died of a job that has reported: it may outlive its JVM, and Spark's workers."""
     if how is not How.FAILED or report["exit"] != Retriable.exit_code:
         return False
-    error = report.get("error")
-    named = isinstance(error, Mapping) and error.get("code") in DIED
-    return named or killed_by(returncode) is not None
+    return _code(report) in DIED or killed_by(returncode) is not None
 
 
 def _silent(returncode: int, tail: str, *, unwritable: bool, stopped: bool) -> How:

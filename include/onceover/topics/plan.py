@@ -393,7 +393,7 @@ class _Planning:
     def _check_leaders(self, decision: ScopeDecision, info: TopicInfo) -> bool:
         """Leave a topic for later while a broker with its partitions is away: others need not wait for it."""
         for side, topic in (("source", info), ("target", self._view.target.get(decision.target_topic))):
-            if topic is not None and any(p.leader < 0 for p in topic.partitions.values()):
+            if topic is not None and not topic.is_led:
                 self._refused.append(refusals.leaderless(decision, topic.name, side))
                 return False
         return True

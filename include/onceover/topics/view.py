@@ -174,7 +174,7 @@ class TopicReader:
             for v in _inside(view)
             if v.target_topic in view.target and (v.topic not in known or known[v.topic].waits_to_be_placed)
         ]
-        wanted = [TopicPartition(t.name, p) for t in existing if _is_led(t) for p in t.partitions]
+        wanted = [TopicPartition(t.name, p) for t in existing if t.is_led for p in t.partitions]
         return self.target.list_offsets(wanted, calls.LATEST, calls.READ_UNCOMMITTED)
 
     def _with_configs(self, view: View) -> View:
@@ -222,10 +222,6 @@ class TopicReader:
 def _inside(view: View) -> Iterator[ScopeDecision]:
     """Yield the decisions on topics that are in scope and on the source."""
     return (v for v in view.decisions() if v.inside and v.topic in view.source)
-
-
-def _is_led(topic: TopicInfo) -> bool:
-    return all(p.leader >= 0 for p in topic.partitions.values())
 
 
 def _merged(old: TopicConfigs, new: TopicConfigs) -> TopicConfigs:

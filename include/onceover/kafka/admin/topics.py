@@ -33,7 +33,7 @@ _CODES: Final = {
 }
 
 # A thousand topics took one broker 13 s to bring up (measured, two shared cores).
-LED_WITHIN_S_EACH: Final = 0.05
+_LED_WITHIN_S_EACH: Final = 0.05
 _NAMED: Final = 5
 
 Failures = dict[str, OnceoverError]
@@ -217,7 +217,7 @@ def await_leaders(
 
     Args:
         wanted: how many partitions each has at least, by name.
-        deadline: without one, 30 s, and some more for many topics.
+        deadline: without one ``led_within``.
 
     Raises:
         Retriable: NO_LEADER, not in time; or the cluster is away.
@@ -228,7 +228,7 @@ def await_leaders(
 
     def led() -> Mapping[str, TopicInfo]:
         found = cluster.topics(sorted(wanted))
-        missing = [name for name, count in wanted.items() if not _is_led(found.get(name), count)]
+        missing = [name for name, count in wanted.items() if not _is_whole(found.get(name), count)]
         if missing:
             named = ", ".join(missing[:_NAMED])
             raise Retriable(
@@ -238,10 +238,13 @@ def await_leaders(
             )
         return found
 
-    return cluster.retry(led, deadline or Deadline(DEFAULT_TIMEOUT_S + LED_WITHIN_S_EACH * len(wanted)))
+    return cluster.retry(led, deadline or led_within(len(wanted)))
 
 
-def _is_led(topic: TopicInfo | None, partitions: int) -> bool:
-    if topic is None or len(topic.partitions) < partitions:
-        return False
-    return all(p.leader >= 0 for p in topic.partitions.values())
+def led_within(topics: int, few_s: float = DEFAULT_TIMEOUT_S) -> Deadline:
+    """Return until when so many topics are waited for that were made a moment ago; ``few_s`` of a few."""
+    return Deadline(few_s + _LED_WITHIN_S_EACH * topics)
+
+
+def _is_whole(topic: TopicInfo | None, partitions: int) -> bool:
+    return topic is not None and len(topic.partitions) >= partitions and topic.is_led
