@@ -39,19 +39,13 @@ _FLAGS: Final = (
     "--js-flags=--no-turbofan --no-maglev",
 )
 _HARMLESS: Final = ("verbose", "debug", "info", "log")
-# In Airflow's pages: whether somebody looks at them, and the way to another one that its own links take.
-_IN_AIRFLOW: Final = """
-let looking = true;
-Object.defineProperty(document, "visibilityState", {get: () => looking ? "visible" : "hidden"});
-window.look = (at) => {
-  looking = at;
-  document.dispatchEvent(new Event("visibilitychange", {bubbles: true}));
-};
-window.follow = (path) => {
+# The way to another page that the links of Airflow's pages take.
+_FOLLOW: Final = """path => {
   history.pushState({}, "", path);
   window.dispatchEvent(new PopStateEvent("popstate", {state: {}}));
-};
-"""
+}"""
+# A page of Airflow's that asks for nothing again, and on which nothing moves.
+_CALM: Final = "/variables"
 
 Value = str | bool | int | Sequence[str]
 
@@ -163,22 +157,16 @@ class Person:
         That takes half of the CPU that loading all of its scripts again does: 1.7 s on a slow machine. A form
         that is open there is closed before.
         """
-        if self._page.url.startswith(f"{self._url}/dags/"):
+        if self._page.locator("#root").count() and not self._page.locator("iframe").count():
             self._page.keyboard.press("Escape")
             self._page.get_by_role("dialog").wait_for(state="hidden")
-            self._page.evaluate("path => { follow(path); look(true); }", path)
+            self._page.evaluate(_FOLLOW, path)
         else:
             self.open(path)
 
     def rest(self) -> None:
-        """Look away: Airflow's pages ask for news all the time, which costs a quarter of a core.
-
-        Not so in a window that nobody sees; but ours do within them.
-        """
-        if self._page.locator("iframe").count():
-            self._page.goto("about:blank")
-        else:
-            self._page.evaluate("look(false)")
+        """Look away: a page that shows a run, and ours, ask for news all the time: a quarter of a core."""
+        self._go(_CALM)
 
     def press(self, dag_id: str, run_id: str, task_id: str, button: str) -> Page:
         """Press one of the task's own buttons, which stand under *Details*; return the page it leads to."""
@@ -290,7 +278,6 @@ def at_a_browser(browser: Browser, airflow: AirflowStandalone) -> Person:
     """
     # What moves is drawn by the processor here, picture by picture.
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
-    context.add_init_script(_IN_AIRFLOW)
     person = Person(context, airflow.url)
     body = {"username": airflow.username, "password": airflow.password}
     # Who asks a server first that has just started waits for what it loads then.
