@@ -37,7 +37,6 @@ from onceover.config.patterns import check_typed
 from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
-from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
 from onceover.state.records.verdicts import WATERMARK, AuditAnswer
@@ -183,10 +182,6 @@ def told_of(
         result: what was seen; ``quality`` what the expectations made of it.
         report: where its report is, on this machine.
     """
-    ids: dict[tuple[TopicPartition, TopicPartition | None], tuple[str, str]] = {
-        (seen.source, seen.target): (str(seen.enrolled[0]), str(seen.enrolled[1]))
-        for seen in content.snapshot.partitions
-    }
     answer = AuditAnswer(
         verdict=str(quality.verdict),
         at_ms=content.snapshot.started_ms,
@@ -197,8 +192,4 @@ def told_of(
         topics=request.topics,
         sample=request.sample,
     )
-    logs = {tp: (log.start, log.end) for tp, (log, _) in content.snapshot.surplus.items()}
-    for seen in content.snapshot.partitions:
-        if seen.target_log is not None:
-            logs[seen.target] = seen.target_log.start, seen.target_log.end
-    return FinishedAudit(answer, result, quality, ids, logs)
+    return FinishedAudit.of(answer, content.snapshot, result, quality)

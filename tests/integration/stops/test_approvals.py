@@ -11,12 +11,12 @@ from onceover.errors import NeedsOperator, Retriable
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.operate import repairapply
+from onceover.operate.repair import RepairRequest
 from onceover.planning.approval import Approval
 from onceover.seeding import apply as seedapply
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import Choice
 from onceover.wiring.failovers.seeding import Seeding
-from onceover.wiring.repairs import RepairRequest
 from tests.support.flows.operations import apply_repair, apply_seed, plan_repair, plan_seed
 from tests.support.flows.replica import Replica, delete_topics
 from tests.support.flows.scene import Capture, Scene, generation

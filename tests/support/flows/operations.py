@@ -9,7 +9,7 @@ from typing import Any
 from onceover.config.flow.flowfile import Flow
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.follow import Followed, follow
-from onceover.operate.repair import Repair
+from onceover.operate.repair import Repair, RepairRequest
 from onceover.operate.repairapply import Repaired
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, Pause, Tell
@@ -19,7 +19,7 @@ from onceover.topics.sync import AppliedSync
 from onceover.wiring.failovers.seeding import Seeding, seeder
 from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
-from onceover.wiring.repairs import RepairRequest, repairer
+from onceover.wiring.repairs import repairer
 from onceover.wiring.topics import topic_sync
 
 Announce = Callable[[Any], None]

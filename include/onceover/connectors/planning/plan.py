@@ -14,6 +14,7 @@ from onceover.connectors.model import (
     STOPPED,
     UNKNOWN_TYPE,
     ConnectorPlan,
+    ConnectorState,
     Snapshot,
 )
 from onceover.connectors.offsets.keys import (
@@ -42,6 +43,11 @@ _OLDEST: Final = (3, 5)
 def default_topic(global_topic: str, connector: str) -> str:
     """Return the name of a connector's own topic where none was asked for."""
     return f"{global_topic}-{connector}"
+
+
+def unasked_topic(state: ConnectorState, global_topic: str) -> str:
+    """Return the topic that a connector's offsets are meant to be in where none was asked for."""
+    return state.own_topic(global_topic) or default_topic(global_topic, state.name)
 
 
 def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:

@@ -36,9 +36,7 @@ from onceover.drills.orphans.plan import (
     NOTHING,
     WRITE,
     HeldPart,
-    OrphanPlace,
     OrphansPlan,
-    RebuildTerms,
     exit_code,
     origin_of,
     orphaned,
@@ -49,6 +47,7 @@ from onceover.drills.orphans.positions import LonePositions, PositionReader
 from onceover.drills.orphans.promoted import unread_partition
 from onceover.drills.orphans.rebuild import TopicRebuild, Untaken, shapes_of, unmade_topics
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.view import OrphanReader
 from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable

@@ -24,13 +24,11 @@ from onceover.drills.orphans.plan import (
     CREATE,
     DELETE,
     OrphansPlan,
-    lone_refusal,
-    not_taken,
     partitions_of,
-    unfit,
 )
 from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
+from onceover.drills.orphans.refusals import lone_refusal, not_taken, unfit
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka.admin.topicfacts import topic_facts

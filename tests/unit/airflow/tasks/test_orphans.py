@@ -11,9 +11,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
-from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
+from onceover.drills.orphans.plan import OrphansPlan, plan_orphans
 from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.torn import TornPart, TornTransaction
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal

@@ -13,15 +13,14 @@ from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.plan import (
     NOTHING,
     HeldPart,
-    OrphanPlace,
     OrphansPlan,
-    RebuildTerms,
     origin_of,
     plan_orphans,
     topic_of,
 )
 from onceover.drills.orphans.positions import LonePosition, LonePositions
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.torn import SpanState, TransactionSpan
 from onceover.errors import NeedsOperator, NotNow
 from onceover.model import TopicPartition
