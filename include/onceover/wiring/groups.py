@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
-from onceover.config.patterns import check_typed
+from onceover.config.patterns import matcher
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction
 from onceover.groups.forerunners import Forerunners, Promoters, promoters_of
 from onceover.groups.moment import GroupMap
 from onceover.groups.view import GroupReader
 from onceover.kafka.ports import Cluster
-from onceover.namematch import names_whole
 from onceover.positions.translate import Translator
 from onceover.topics.otherflows import OtherFlows
 from onceover.topics.scope import explain
@@ -43,8 +42,7 @@ class GroupRequest:
         Raises:
             UsageError: a pattern is no regular expression.
         """
-        wanted = [check_typed("--group", pattern) for pattern in self.patterns]
-        return lambda name: not wanted or any(names_whole(pattern, name) for pattern in wanted)
+        return matcher("--group", self.patterns) or (lambda _: True)
 
 
 def _copy_of(topic: str, flow: Flow) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onceover.config.flow.flowfile import Flow
 from onceover.groups.apply import AppliedGroups
-from onceover.groups.follow import Followed, follow
+from onceover.groups.follow import Followed, GroupFollowing
 from onceover.operate.repair import Repair, RepairRequest
 from onceover.operate.repairapply import Repaired
 from onceover.planning.approval import Approval
@@ -51,7 +51,7 @@ def apply_groups(
 def follow_groups(flow: Flow, request: GroupRequest, interval_s: float, pause: Pause, tell: Tell) -> Followed:
     """Keep groups in place until ``pause`` returns True."""
     with opened(flow, partial(group_sync, request=request)) as sync:
-        return follow(sync, interval_s, pause, tell)
+        return GroupFollowing(sync, interval_s, pause).apply(Caller(ignored, tell))
 
 
 def plan_repair(flow: Flow, request: RepairRequest) -> Repair:

@@ -10,7 +10,8 @@ from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import asked_to_end
 from onceover.config.flow.load import load_flow
 from onceover.groups.decide import Allowed, Direction
-from onceover.groups.follow import follow as keep_in_place
+from onceover.groups.follow import GroupFollowing
+from onceover.planning.operation import Caller
 from onceover.shown import visible
 from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
@@ -37,7 +38,8 @@ def follow(args: argparse.Namespace) -> CommandResult:
         say(visible(line), aside=args.json)
 
     with asked_to_end() as asked, opened(flow, partial(group_sync, request=request)) as sync:
-        followed = keep_in_place(sync, args.interval, asked.wait, tell)
+        following = GroupFollowing(sync, args.interval, asked.wait)
+        followed = following.apply(Caller(lambda _: None, tell))
     document = {"flow": flow.flow, "direction": str(request.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)
 

@@ -17,7 +17,7 @@ from onceover.config.flow.load import listed_flow_files
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
-from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once, own_version
+from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, answering_version, look_once
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ def _pushing(url: str | None, exporter: Exporter, interval_s: float) -> Iterator
     # Only here: OpenTelemetry's libraries take longer to load than all the rest.
     from onceover.metrics.push import OtlpPush
 
-    push = OtlpPush(url, own_version(), exporter.scrape, interval_s)
+    push = OtlpPush(url, answering_version(), exporter.scrape, interval_s)
     push.start()
     try:
         yield

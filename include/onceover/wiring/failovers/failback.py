@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from onceover.config.flow.flowfile import Flow
+from onceover.config.patterns import matcher
 from onceover.drills.switching.failback import check_all_led_back, copies_to_bring_back, named_back
 from onceover.seeding.apply import Seeder
-from onceover.wiring.failovers.drills import both, matcher
+from onceover.wiring.failovers.drills import both
 from onceover.wiring.failovers.seeding import seeder
 from onceover.wiring.failovers.switchovers import behind, between_of, enrolled_of, led_back, reverse_flow
 from onceover.wiring.flows import opened

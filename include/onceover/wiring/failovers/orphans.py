@@ -11,6 +11,7 @@ from typing import Final
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
+from onceover.config.patterns import matcher
 from onceover.drills.orphans.export import OrphanExport, OrphanParts
 from onceover.drills.orphans.exporttopic import OrphanTopic
 from onceover.drills.orphans.files import path_in
@@ -23,7 +24,7 @@ from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
 from onceover.topics.scope import explain
-from onceover.wiring.failovers.drills import drill_journal, matcher
+from onceover.wiring.failovers.drills import drill_journal
 from onceover.wiring.failovers.switchovers import reverse_flow
 from onceover.wiring.flows import journal_of, login, rules
 

@@ -16,6 +16,7 @@ from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import EXACTLY_ONCE
+from onceover.config.patterns import matcher
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import look
@@ -59,7 +60,6 @@ from onceover.wiring.failovers.drills import (
     drills_dir,
     dry_run,
     keep_report,
-    matcher,
     objectives_of,
 )
 from onceover.wiring.failovers.fences import (
