@@ -16,7 +16,6 @@ from onceover.audit.course.content import Content, Prepared, planned, proven
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Side
-from onceover.audit.ranges.cut import RANGE_BYTES
 from onceover.audit.ranges.since import since_ms
 from onceover.audit.ranges.snapshot import (
     SETTLE_S,
@@ -24,6 +23,7 @@ from onceover.audit.ranges.snapshot import (
     asked_enrolments,
     take_snapshot,
 )
+from onceover.audit.ranges.tiling import RANGE_BYTES
 from onceover.audit.ranges.watermark import write_outcome
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
 from onceover.audit.records.diverted import diverted

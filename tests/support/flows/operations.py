@@ -16,7 +16,7 @@ from onceover.planning.operation import Caller, Pause, Tell
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import SeedPlan
 from onceover.topics.sync import AppliedSync
-from onceover.wiring.failovers.seeding import Seeding, seeder
+from onceover.wiring.failovers.seeding import SeedingOptions, seeder
 from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.repairs import repairer
@@ -68,14 +68,14 @@ def apply_repair(
         return repair.apply(Caller(announce), approval)
 
 
-def plan_seed(flow: Flow, request: Seeding) -> SeedPlan:
+def plan_seed(flow: Flow, request: SeedingOptions) -> SeedPlan:
     """Return what seeding would do."""
     with opened(flow, partial(seeder, request=request)) as seeding:
         return seeding.plan()
 
 
 def apply_seed(
-    flow: Flow, request: Seeding, announce: Announce = ignored, approval: Approval | None = None
+    flow: Flow, request: SeedingOptions, announce: Announce = ignored, approval: Approval | None = None
 ) -> Seeded:
     """Seed."""
     with opened(flow, partial(seeder, request=request)) as seeding:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from onceover.audit.report.htmlpage import put
 from onceover.cli.terminal.output import CommandResult, say
-from onceover.cli.terminal.signals import asked_to_end
+from onceover.cli.terminal.signals import ending_signals
 from onceover.config import files as config_files
 from onceover.config.files import FLOW_FILES
 from onceover.config.flow.load import listed_flow_files
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     level = names_log.level
     try:
         with (
-            asked_to_end() as asked,
+            ending_signals() as asked,
             _pushing(args.otlp, exporter, args.interval),
             serving(args.host, args.port, exporter.scrape) as port,
         ):

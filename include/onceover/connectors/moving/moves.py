@@ -13,7 +13,7 @@ from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import STOPPED, ConnectorOutcome, ConnectorPlan, EndState
 from onceover.connectors.moving.context import HARD, MIGRATE, SOFT, Context, MarkDone, newest_of
 from onceover.connectors.moving.downgrade import HardDowngrade, SoftDowngrade, downgrade_manifest
-from onceover.connectors.moving.ending import MIGRATION, ROLLBACK, Ways
+from onceover.connectors.moving.ending import MIGRATION, ROLLBACK, GoOnCommands
 from onceover.connectors.moving.migrate import MigrationRun, migration_manifest
 from onceover.connectors.moving.rollback import RollbackRun
 from onceover.connectors.moving.verify import judge
@@ -186,7 +186,7 @@ def _owed(context: Context, view: ConnectorView, run: Manifest) -> str:
     if not view.state.is_stopped:
         return ""
     kind = MIGRATION if run.operation == MIGRATE else f"{MIGRATION} {run.operation}"
-    return f"it is {STOPPED} by an interrupted run ({kind}): {Ways(context, kind, view.name).stopped}"
+    return f"it is {STOPPED} by an interrupted run ({kind}): {GoOnCommands(context, kind, view.name).stopped}"
 
 
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:

@@ -12,7 +12,7 @@ from onceover.ages import exact_text
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exporttopic import OrphanOrigin
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
-from onceover.drills.orphans.positions import LonePosition
+from onceover.drills.orphans.positions import PositionOnlyHere
 from onceover.drills.orphans.refusals import kept, not_remade, undecided
 from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.model import TopicPartition
@@ -70,8 +70,8 @@ class OrphansPlan(ApprovablePlan):
     remade: tuple[str, ...] = ()
     shapes: Mapping[str, TopicShape] = field(default_factory=dict)
     standing: Mapping[str, ObjectState] = field(default_factory=dict)
-    positions: tuple[LonePosition, ...] = ()
-    forgotten: frozenset[LonePosition] = frozenset()
+    positions: tuple[PositionOnlyHere, ...] = ()
+    forgotten: frozenset[PositionOnlyHere] = frozenset()
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -236,7 +236,7 @@ def plan_orphans(
     remade = {topic: shape for topic, shape in unmade.items() if topic in view.gone}
     topics: list[str] = []
     standing: dict[str, ObjectState] = {}
-    forgotten: list[LonePosition] = []
+    forgotten: list[PositionOnlyHere] = []
     notes: dict[str, list[Refusal]] = {}
     for note in view.notes:
         if note.blocks:
@@ -250,11 +250,11 @@ def plan_orphans(
             continue
         topics.append(topic)
         delete = _delete(place, topic, looks)
-        lone = rebuild.positions.found.get(topic, ())
-        forgotten += lone
-        forget = [_forget(place, each) for each in lone]
+        only_here = rebuild.positions.found.get(topic, ())
+        forgotten += only_here
+        forget = [_forget(place, each) for each in only_here]
         changes += [delete, *forget, _create(place, topic, rebuild.shapes[topic], _ANEW)]
-        standing |= {c.object: ObjectState(each.where) for c, each in zip(forget, lone, strict=True)}
+        standing |= {c.object: ObjectState(each.where) for c, each in zip(forget, only_here, strict=True)}
         ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
         standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
     if rebuild is None:
@@ -316,11 +316,11 @@ def _delete(place: OrphanPlace, topic: str, looks: Sequence[OrphanLook]) -> Chan
     )
 
 
-def _forget(place: OrphanPlace, lone: LonePosition) -> Change:
+def _forget(place: OrphanPlace, only_here: PositionOnlyHere) -> Change:
     return Change(
         FORGET,
-        f"{_named(place.source, lone.topic)}, group {lone.group}",
-        lone.where,
+        f"{_named(place.source, only_here.topic)}, group {only_here.group}",
+        only_here.where,
         None,
         f"it has none on {place.target}, and is given up",
         "skip",

@@ -7,7 +7,7 @@ from typing import Final
 
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.looks import OrphanLook, OrphanView
-from onceover.drills.orphans.positions import LonePosition
+from onceover.drills.orphans.positions import PositionOnlyHere
 from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.torn import TransactionSpan
 from onceover.errors import UsageError
@@ -128,14 +128,14 @@ def _unplaced(place: OrphanPlace, topic: str, rebuild: RebuildTerms) -> Refusal 
         text = f"it stays: which groups have positions in it on {place.source} is not known: {error.message}"
         way = error.resolve or f"{_rebuild(place)} once all its brokers answer"
         return Refusal(topic, DrillCode.NOT_READ, text, way)
-    lone = [each for each in rebuild.positions.found.get(topic, ()) if not rebuild.forgets(each.group)]
-    return lone_refusal(place.flow, topic, lone) if lone else None
+    only_here = [each for each in rebuild.positions.found.get(topic, ()) if not rebuild.forgets(each.group)]
+    return only_here_refusal(place.flow, topic, only_here) if only_here else None
 
 
-def lone_refusal(flow: str, topic: str, lone: Sequence[LonePosition]) -> Refusal:
+def only_here_refusal(flow: str, topic: str, only_here: Sequence[PositionOnlyHere]) -> Refusal:
     """Return why a topic stays in which groups have positions that would be deleted with it."""
-    more = f" and {len(lone) - _NAMED} more" if len(lone) > _NAMED else ""
-    named = ", ".join(map(str, lone[:_NAMED]))
+    more = f" and {len(only_here) - _NAMED} more" if len(only_here) > _NAMED else ""
+    named = ", ".join(map(str, only_here[:_NAMED]))
     return Refusal(
         topic,
         DrillCode.GROUPS_LEFT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onceover.drills.orphans.looks import TopicShape
-from onceover.drills.orphans.positions import LonePositions
+from onceover.drills.orphans.positions import PositionsOnlyHere
 
 
 @dataclass(frozen=True)
@@ -44,5 +44,5 @@ class RebuildTerms:
     shapes: Mapping[str, TopicShape]
     untaken: Mapping[str, str]
     factor: int | None
-    positions: LonePositions = field(default_factory=LonePositions)
+    positions: PositionsOnlyHere = field(default_factory=PositionsOnlyHere)
     forgets: Callable[[str], bool] = lambda _: False

@@ -29,6 +29,7 @@ from onceover.drills.switching.fences import (
     check_not_carried_over,
     left_behind,
 )
+from onceover.drills.switching.lettingin import denied
 from onceover.drills.switching.modes import PLANNED, check_mode
 from onceover.drills.switching.switchover import (
     BoundNotes,
@@ -38,7 +39,6 @@ from onceover.drills.switching.switchover import (
 )
 from onceover.drills.switching.tail import TailCompared
 from onceover.drills.switching.wayback import WayBack
-from onceover.drills.switching.welcome import denied
 from onceover.drills.switching.words import await_word, give_word
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed
@@ -69,7 +69,7 @@ from onceover.wiring.failovers.fences import (
     let_in_at_once,
     switching_command,
 )
-from onceover.wiring.failovers.seeding import Seeding, seeder
+from onceover.wiring.failovers.seeding import SeedingOptions, seeder
 from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import read_status
@@ -222,7 +222,7 @@ def _parts(
         fence=makers[spec.fence](),
         lifted=LiftedFences(makers),
         denied=lambda copies: denied(target, copies, _denied_by_us(reverse, options.mode)),
-        welcome=_welcome(reverse, options.mode, pause),
+        let_in=_letting_in(reverse, options.mode, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else _way_back(flow, reverse).place,
@@ -250,7 +250,9 @@ def _denied_by_us(reverse: Flow | None, mode: str) -> Callable[[], Collection[tu
     return partial(kept_off, reverse) if reverse is not None and mode == PLANNED else tuple
 
 
-def _welcome(reverse: Flow | None, mode: str, pause: Pause) -> Callable[[Sequence[str]], Mapping[str, Any]]:
+def _letting_in(
+    reverse: Flow | None, mode: str, pause: Pause
+) -> Callable[[Sequence[str]], Mapping[str, Any]]:
     """Return what lets clients write where they come to; its journal is where they come from."""
     if reverse is None:
         return lambda _: {}
@@ -301,10 +303,10 @@ def reverse_flow(flow: Flow, name: str) -> Flow:
     return found
 
 
-def behind(flow: Flow, copies: Collection[str]) -> Seeding:
+def behind(flow: Flow, copies: Collection[str]) -> SeedingOptions:
     """Return the seeding by which the flow the other way begins right behind the promotion of copies."""
     topics = "|".join(map(re.escape, sorted(copies))) or _NO_TOPIC
-    return Seeding(f"promoted:{flow.path}", Choice(replace=True), topics)
+    return SeedingOptions(f"promoted:{flow.path}", Choice(replace=True), topics)
 
 
 def _way_back(flow: Flow, reverse: Flow) -> WayBack:
