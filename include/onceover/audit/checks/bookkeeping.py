@@ -68,13 +68,6 @@ def check_bookkeeping(
     return BookkeepingChecks(tuple(checks), tuple(commits[-_MAX_COMMITS:]))
 
 
-def check_without_groups(
-    store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult], look: RecordLooks
-) -> tuple[Check, ...]:
-    """Check positions, offset map and receipts; arguments and errors are those of ``check_bookkeeping``."""
-    return tuple(_checks(_works(store, snapshot, partitions), snapshot, look))
-
-
 def _works(
     store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult]
 ) -> list[_Work]:
