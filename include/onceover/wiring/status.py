@@ -21,7 +21,8 @@ from onceover.groups.plan import plan_groups
 from onceover.groups.standing import groups_standing, unknown_standing
 from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
-from onceover.operate.statusshape import broken_entry, with_fault
+from onceover.operate.statusneeds import with_fault
+from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import in_background, side_by_side
 from onceover.state.read import read_run
 from onceover.state.records.runstate import FlowRun

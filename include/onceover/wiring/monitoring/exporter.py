@@ -25,7 +25,7 @@ from onceover.metrics.figures import Figures
 from onceover.metrics.fromstatus import add_drills, add_driver, add_groups, flow_figures
 from onceover.metrics.looks import LastLook, Seen, SeldomRead, scrape_text, stale_after_s
 from onceover.metrics.tallies import FlowTally, Tallies
-from onceover.operate.statusshape import with_fault
+from onceover.operate.statusneeds import with_fault
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.release import own_version
