@@ -231,32 +231,10 @@ def plan_orphans(
         rebuild: topics with orphans are to be deleted behind the export, as far as these allow it.
         unmade: topics that were deleted for that, and of which nothing says that they were made again.
     """
-    changes = _exports(place, view.looks, held)
-    refused = [*(note for note in view.notes if note.blocks), *undecided(place, view)]
+    found = _rebuilds(place, view, rebuild)
+    changes = [*_exports(place, view.looks, held), *found.changes]
+    refused = [*(note for note in view.notes if note.blocks), *undecided(place, view), *found.refused]
     remade = {topic: shape for topic, shape in unmade.items() if topic in view.gone}
-    topics: list[str] = []
-    standing: dict[str, ObjectState] = {}
-    forgotten: list[PositionOnlyHere] = []
-    notes: dict[str, list[Refusal]] = {}
-    for note in view.notes:
-        if note.blocks:
-            notes.setdefault(_topic_of(note.object), []).append(note)
-    for topic, looks in orphaned(view).items():
-        if rebuild is None:
-            break
-        problem = kept(place, topic, looks, view, notes, rebuild)
-        if problem is not None:
-            refused.append(problem)
-            continue
-        topics.append(topic)
-        delete = _delete(place, topic, looks)
-        only_here = rebuild.positions.found.get(topic, ())
-        forgotten += only_here
-        forget = [_forget(place, each) for each in only_here]
-        changes += [delete, *forget, _create(place, topic, rebuild.shapes[topic], _ANEW)]
-        standing |= {c.object: ObjectState(each.where) for c, each in zip(forget, only_here, strict=True)}
-        ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
-        standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
     if rebuild is None:
         refused += [not_remade(place, topic) for topic in sorted(remade)]
         remade = {}
@@ -269,13 +247,50 @@ def plan_orphans(
         place=place,
         view=view,
         held=held,
-        rebuild=tuple(topics),
+        rebuild=tuple(found.topics),
         remade=tuple(sorted(remade)),
         shapes={**({} if rebuild is None else rebuild.shapes), **remade},
-        standing=standing,
+        standing=found.standing,
         positions=() if rebuild is None else tuple(chain.from_iterable(rebuild.positions.found.values())),
-        forgotten=frozenset(forgotten),
+        forgotten=frozenset(found.forgotten),
     )
+
+
+@dataclass
+class _Rebuilds:
+    """Topics that would be deleted and made again, and why others would not."""
+
+    topics: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    standing: dict[str, ObjectState] = field(default_factory=dict)
+    forgotten: list[PositionOnlyHere] = field(default_factory=list)
+
+
+def _rebuilds(place: OrphanPlace, view: OrphanView, terms: RebuildTerms | None) -> _Rebuilds:
+    """Return what would become of the topics with orphans; nothing where none are to be rebuilt."""
+    found = _Rebuilds()
+    if terms is None:
+        return found
+    notes: dict[str, list[Refusal]] = {}
+    for note in view.notes:
+        if note.blocks:
+            notes.setdefault(_topic_of(note.object), []).append(note)
+    for topic, looks in orphaned(view).items():
+        problem = kept(place, topic, looks, view, notes, terms)
+        if problem is not None:
+            found.refused.append(problem)
+            continue
+        found.topics.append(topic)
+        delete = _delete(place, topic, looks)
+        only_here = terms.positions.found.get(topic, ())
+        found.forgotten += only_here
+        forget = [_forget(place, each) for each in only_here]
+        found.changes += [delete, *forget, _create(place, topic, terms.shapes[topic], _ANEW)]
+        found.standing |= {c.object: ObjectState(e.where) for c, e in zip(forget, only_here, strict=True)}
+        ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
+        found.standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
+    return found
 
 
 def orphaned(view: OrphanView) -> dict[str, list[OrphanLook]]:
