@@ -91,8 +91,7 @@ class State:
 
     def dead(self) -> list[str]:
         """Return the components whose process is gone. An id alone may be somebody else's by now."""
-        living = {process.pid for process in marked(self.mark)}
-        return [name for name, pid in self.processes.items() if pid not in living and not _is_beginning(pid)]
+        return [name for name, pid in self.processes.items() if not _is_there(pid, self.mark)]
 
 
 class AirflowHome(AirflowRest):
@@ -347,14 +346,16 @@ def marked(mark: str | None) -> list[psutil.Process]:
     return found
 
 
-def _is_beginning(pid: int) -> bool:
-    """Tell whether a process is there that cannot be looked into yet.
+def _is_there(pid: int, mark: str | None) -> bool:
+    """Tell whether a process lives and carries ``mark``, or cannot be looked into yet.
 
-    Between two programs (one has asked to be replaced by the other) it has no variables for a moment.
+    Between two programs (one has asked to be replaced by the other) it has no variables for a moment. So it is
+    looked at once: who looks for the mark and then for that moment finds neither when it ends between them.
     """
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and not process.environ()
+        environ = process.environ()
+        return environ.get(MARK) == mark if environ else process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return False
 

@@ -182,7 +182,8 @@ def test_airflow_that_never_was_has_no_status(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environ", "status", "dead"),
     [
-        ({"MARK": "another"}, psutil.STATUS_RUNNING, ["scheduler"]),
+        ({airflow.MARK: "another"}, psutil.STATUS_RUNNING, ["scheduler"]),
+        ({airflow.MARK: "mark"}, psutil.STATUS_RUNNING, []),
         ({}, psutil.STATUS_RUNNING, []),
         ({}, psutil.STATUS_ZOMBIE, ["scheduler"]),
         (None, psutil.STATUS_RUNNING, ["scheduler"]),
@@ -191,7 +192,7 @@ def test_airflow_that_never_was_has_no_status(tmp_path: Path) -> None:
 def test_a_process_between_two_programs_is_not_dead(
     monkeypatch: pytest.MonkeyPatch, environ: dict[str, str] | None, status: str, dead: list[str]
 ) -> None:
-    """It has no variables yet, its mark among them; one that is somebody else's has others."""
+    """It has no variables yet, its mark among them, or has just got them; somebody else's has others."""
 
     class Process:
         def __init__(self, pid: int) -> None:
@@ -204,6 +205,5 @@ def test_a_process_between_two_programs_is_not_dead(
         def status(self) -> str:
             return status
 
-    monkeypatch.setattr(airflow, "marked", lambda _: [])
     monkeypatch.setattr(psutil, "Process", Process)
     assert airflow.State("mark", {"scheduler": 42}).dead() == dead
