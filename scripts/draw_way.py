@@ -1,12 +1,11 @@
 """Draws docs/way.svg: one record's way through a lane, from the code: who calls whom, in the words of each.
 
-A step that is gone, or that its caller does not name any more, is an error.
+A step that is gone, or that its caller does not call any more, is an error.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -64,7 +63,7 @@ def told(way: tuple[Step, ...] = WAY) -> Iterator[Told]:
     """Yield the steps with the first line of what each says about itself.
 
     Raises:
-        LookupError: one is not there, says nothing, or is not named where it is called.
+        LookupError: one is not there, says nothing, or is not called by the file of the one above it.
     """
     above: list[tuple[int, Step]] = []
     for number, step in enumerate(way):
@@ -75,10 +74,21 @@ def told(way: tuple[Step, ...] = WAY) -> Iterator[Told]:
             raise LookupError(f"{step.module}: {step.name} says nothing about itself")
         last = step.name.rpartition(".")[2]
         caller, by = above[-1] if above else (number, step)
-        if not re.search(rf"\b{last}\b", (_PRODUCT / by.module).read_text()):
+        if above and not _is_called(last, ast.parse((_PRODUCT / by.module).read_text())):
             raise LookupError(f"{by.module} does not call {step.name} any more")
         above.append((number, step))
         yield Told(step, words[0].replace("``", ""), caller)
+
+
+def _is_called(name: str, tree: ast.Module) -> bool:
+    """Tell whether a function or method of that name is called, or given away with ``partial``."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    given = [call.args[0] for call in calls if _named(call.func) == "partial" and call.args]
+    return name in map(_named, [*(call.func for call in calls), *given])
+
+
+def _named(node: ast.expr) -> str | None:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
 
 
 def _function(step: Step) -> ast.FunctionDef:

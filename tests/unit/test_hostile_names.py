@@ -38,8 +38,9 @@ from onceover.handling.sample import SampleOutcome as Sampled
 from onceover.kafka.admin.acls import Acl
 from onceover.logs import Formatter
 from onceover.model import TopicPartition
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusread import FlowFacts
-from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
+from onceover.operate.statusshape import broken_entry, shape
 from onceover.planning.plan import Change, Plan, Refusal
 from onceover.seeding.plan import SeedPlan
 from onceover.shown import lined, screen, visible

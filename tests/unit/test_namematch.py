@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.config.patterns import check_typed
+from onceover.config.patterns import check_typed, matcher
 from onceover.errors import UsageError
 from onceover.namematch import names_whole, objection
 
@@ -90,3 +90,13 @@ def test_whatever_is_typed_is_an_expression_or_refused(pattern: str) -> None:
     except UsageError:
         return
     assert names_whole(checked, "flights") in (True, False)
+
+
+def test_names_that_any_of_several_expressions_matches_are_meant() -> None:
+    """Without one nothing is said about names: that is for whoever asks to say."""
+    assert matcher("--group", []) is None
+    wanted = matcher("--group", ["a.*", "b"])
+    assert wanted is not None
+    assert [name for name in ("a", "ab", "b", "bc") if wanted(name)] == ["a", "ab", "b"]
+    with pytest.raises(UsageError, match="--group 'a\\)\\(b' is no regular expression"):
+        matcher("--group", ["b", "a)(b"])

@@ -9,8 +9,9 @@ from onceover.config.codes import ConfigCode
 from onceover.config.faults import BadConfig, Fault
 from onceover.errors import Retriable, UsageError, unexpected
 from onceover.exitstatus import worst
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusread import FlowFacts
-from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
+from onceover.operate.statusshape import broken_entry, shape
 
 NOW_MS = 1_700_000_000_000.0
 NO_CONNECTION = ConfigCode.NO_CONNECTION

@@ -72,7 +72,7 @@ class Acls(Protocol):
         """Delete what is there."""
 
 
-class Records(Protocol):
+class OwnedRecords(Protocol):
     """What the flow looks after, as ``OwnedLog`` reads it."""
 
     def catch_up(self) -> Mapping[str, Any]:
@@ -223,7 +223,7 @@ class AclSync:
         self._topics: Mapping[str, str] = {}
         self._last_s = -math.inf
 
-    def tick(self, read_topics: Callable[[], Mapping[str, str]], state: Records, notes: Notes) -> None:
+    def tick(self, read_topics: Callable[[], Mapping[str, str]], state: OwnedRecords, notes: Notes) -> None:
         """Bring the ACLs in line if it is time for it, or if the flow's topics have changed.
 
         Args:
@@ -247,7 +247,7 @@ class AclSync:
         except (UsageError, NeedsOperator) as error:
             self._report([unavailable(error)])
 
-    def _sync(self, state: Records, notes: Notes) -> list[Refusal]:
+    def _sync(self, state: OwnedRecords, notes: Notes) -> list[Refusal]:
         """Follow the source, until a look at it finds nothing to do: it may have changed before our changes
         were made, however long this process was frozen in between."""
         refused: list[Refusal] = []

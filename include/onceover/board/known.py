@@ -108,7 +108,7 @@ def partition_row(entry: Mapping[str, Any], partition: Mapping[str, Any]) -> dic
     return {
         **partition,
         "state": partition["state"].replace("_", " "),
-        "why": cut_all(_why(entry, partition)),
+        "why": all_shortened(_why(entry, partition)),
         "lane": _cell(partition["lane"], is_unknown=False),
         "position": _cell(partition["position"], is_unknown=is_silent and not is_whole),
         "lso": _cell(partition["lso"], is_unknown=not is_whole),
@@ -145,15 +145,15 @@ def _nobody(entry: Mapping[str, Any], partition: Mapping[str, Any]) -> Mapping[s
     return {"code": need["code"], "message": f"nobody copies: {describe_run(entry['run'])}"}
 
 
-def cut(text: str, letters: int = _LETTERS) -> str:
+def shortened(text: str, letters: int = _LETTERS) -> str:
     """Return a text no longer than anybody reads."""
     return text if len(text) <= letters else f"{text[:letters]} ..."
 
 
-def cut_all(told: Mapping[str, Any]) -> dict[str, Any]:
+def all_shortened(told: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same with each of its texts no longer than anybody reads; names are shorter still."""
     return {
-        name: cut(value, _NAME if name in ("group", "object") else _LETTERS)
+        name: shortened(value, _NAME if name in ("group", "object") else _LETTERS)
         if isinstance(value, str)
         else value
         for name, value in told.items()

@@ -16,14 +16,14 @@ from onceover.ages import age_text
 from onceover.audit.report.htmlpage import drawn, render
 from onceover.board.charts import ChartBar, ChartPoint, bar_chart, line_chart, spark_line
 from onceover.board.known import (
+    all_shortened,
     audit_words,
     committed_words,
-    cut,
-    cut_all,
     drills_unknown_why,
     groups_unknown_why,
     oldest_words,
     partition_row,
+    shortened,
     state_words,
     tiles,
     topics_unknown_why,
@@ -152,7 +152,7 @@ def one_flow(
         speed=_speed_chart(samples),
         needs=[_need(need) for need in entry["needs"][:_NEEDS]],
         more_needs=max(0, len(entry["needs"]) - _NEEDS),
-        notes=[cut_all(note) for note in entry["notes"][:_NOTES]],
+        notes=[all_shortened(note) for note in entry["notes"][:_NOTES]],
         partitions=_partitions(entry),
         outside=_outside(entry),
         groups=_groups(entry),
@@ -161,7 +161,7 @@ def one_flow(
         report=links.reports.get((entry["flow"], "audit"), ""),
         data_docs=_data_docs(entry, links),
         unknown=unknown_why(entry),
-        audit=cut(audit_words(entry)),
+        audit=shortened(audit_words(entry)),
         verified=verified_words(entry),
         run=describe_run(entry["run"]),
     )
@@ -224,7 +224,7 @@ def _row(entry: Mapping[str, Any], samples: Sequence[LagSample], links: Links) -
 
 def _need(need: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what has to be done, no longer than anybody reads, with the lines of its message."""
-    shown = cut_all(need)
+    shown = all_shortened(need)
     return {**shown, "lines": message_lines(shown["code"], shown["message"])}
 
 
@@ -278,7 +278,7 @@ def _topic_page(entry: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str,
 def _outside(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the topics that are not copied, or why nobody knows them."""
     rows = [topic for topic in entry["topics"] if not topic["in"]]
-    shown = [{**cut_all(topic), **_topic_page(entry, topic)} for topic in rows[:_ROWS]]
+    shown = [{**all_shortened(topic), **_topic_page(entry, topic)} for topic in rows[:_ROWS]]
     more = max(0, len(rows) - _ROWS)
     return {"rows": shown, "more": more, "unknown": topics_unknown_why(entry)}
 
@@ -293,12 +293,12 @@ def _groups(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return how the groups stand, or why nobody knows; None before the first start."""
     told, unknown = entry["groups"], groups_unknown_why(entry)
     if unknown is not None:
-        return {"groups": (), "unknown": cut(unknown)}
+        return {"groups": (), "unknown": shortened(unknown)}
     if told is None:
         return None
     more = told["more"] + max(0, len(told["groups"]) - _GROUPS)
     words = describe_standing(told, entry["flow"])
-    shown = [cut_all(group) for group in told["groups"][:_GROUPS]]
+    shown = [all_shortened(group) for group in told["groups"][:_GROUPS]]
     return {**told, "groups": shown, "more": more, "words": words, "unknown": None}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.report.htmlpage import render
-from onceover.board.known import cut, partition_row
+from onceover.board.known import partition_row, shortened
 from onceover.board.page import NAMED, Links, Look, seen_words
 from onceover.exitstatus import OK, TEMPORARY, USAGE
 from onceover.operate.why import explain_name
@@ -26,7 +26,7 @@ def one_topic(look: Look, entry: Mapping[str, Any], topic: str, links: Links, *,
     """
     if not NAMED.fullmatch(topic):
         return render(
-            "notopic", beside=_TEMPLATES, flow=entry["flow"], topic=cut(topic, _SHOWN_NAME), links=links
+            "notopic", beside=_TEMPLATES, flow=entry["flow"], topic=shortened(topic, _SHOWN_NAME), links=links
         )
     found = explain_name(entry, topic)
     return render(

@@ -53,12 +53,10 @@ class Version(argparse.Action):
 
     def __call__(self, *_: object) -> None:
         """Raise ``Answered``."""
-        from importlib.metadata import PackageNotFoundError, version
+        from onceover.release import NOT_INSTALLED, own_version
 
-        try:
-            raise Answered(f"{NAME} {version(NAME)}")
-        except PackageNotFoundError:
-            raise Answered(f"{NAME}, not installed as a package") from None
+        found = own_version()
+        raise Answered(f"{NAME}, {NOT_INSTALLED}" if found is None else f"{NAME} {found}")
 
 
 class Parser(argparse.ArgumentParser):

@@ -6,10 +6,11 @@ A flow file is as trusted as code, and its expressions are Python's; what is typ
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from onceover.errors import UsageError
-from onceover.namematch import objection
+from onceover.namematch import names_whole, objection
 
 # A dot stands for every character: a name may hold a line break, and ``.*`` is all names.
 ANY_CHARACTER: Final = re.DOTALL
@@ -42,3 +43,13 @@ def check_typed(option: str, pattern: str) -> str:
             resolve="give a whole name, or a pattern such as 'flights[.].*'",
         )
     return pattern
+
+
+def matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a name was asked for; None where no pattern was typed.
+
+    Raises:
+        UsageError: as ``check_typed``, of any of them.
+    """
+    checked = [check_typed(option, pattern) for pattern in patterns]
+    return (lambda name: any(names_whole(pattern, name) for pattern in checked)) if checked else None

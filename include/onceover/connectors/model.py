@@ -62,7 +62,7 @@ class Isolation(StrEnum):
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ConnectorOffsets:
     """The latest value of every key of one connector in one offsets topic.
 
     Args:

@@ -24,7 +24,7 @@ from onceover.txn.classify import Action, Api, classify
 _NO_PRODUCER: Final = ((1 << 62) + 1, 0)
 
 
-def principal_of(settings: ClientSettings) -> str:
+def named_principal(settings: ClientSettings) -> str:
     """Return the principal that a client appears as, as far as its own settings tell."""
     username = settings.properties.get("sasl.username")
     if username:
@@ -51,7 +51,7 @@ def needing(settings: ClientSettings, operation: str, resource: str) -> Iterator
 
 def missing(settings: ClientSettings, operation: str, resource: str) -> UsageError:
     """Return the error for one missing right."""
-    who = principal_of(settings)
+    who = named_principal(settings)
     return UsageError(
         f"{who} may not {operation} {resource} on {settings.alias}",
         code=KafkaCode.NOT_AUTHORIZED,

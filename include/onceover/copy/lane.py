@@ -270,6 +270,7 @@ class LaneSession:
         check_clusters(seen, source.cluster_id(), target.cluster_id())
 
     def _resume(self) -> CopyLoop:
+        """Return the loop that copies what goes on, by the evidence of now; what does not is set aside."""
         me, task = self._me, self._task
         self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
         self._asked_again()
@@ -279,13 +280,7 @@ class LaneSession:
         task.lane_handler.open(task.target)
         known = self._known_stops()
         positions = {tp: committed.offset for tp, committed in progress.found.items()}
-        staying = {
-            tp
-            for tp, enrolment in self._enrolled.items()
-            if self._stays_stopped(
-                known.get(enrolment.target_of(tp)), enrolment.target_of(tp), positions.get(tp)
-            )
-        }
+        staying = self._staying(known, positions)
         task.known.suspects.keep(self._enrolled.keys() - staying)
         for tp in staying:
             task.known.troubles.forget(tp)
@@ -316,6 +311,13 @@ class LaneSession:
             ends=self._ends,
             own_writes=self._own_writes,
         )
+
+    def _staying(
+        self, known: Mapping[TopicPartition, Stop], positions: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """Return the partitions that are stopped and stay so."""
+        targets = {tp: enrolment.target_of(tp) for tp, enrolment in self._enrolled.items()}
+        return {tp for tp, at in targets.items() if self._stays_stopped(known.get(at), at, positions.get(tp))}
 
     def _resting(
         self, copied: Collection[TopicPartition], known: Mapping[TopicPartition, Stop]

@@ -100,51 +100,41 @@ class GroupFollowing:
         sync: plans and applies once.
         interval_s: from one look to the next.
         pause: waits; True when it is time to stop.
+        clock: seconds.
     """
 
     sync: Applies
     interval_s: float
     pause: Pause
+    clock: Callable[[], float] = time.monotonic
 
     def plan(self) -> GroupPlan:
         """Return what the first look would do."""
         return self.sync.plan()
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> Followed:
-        """Follow until it is time to stop."""
-        return follow(self.sync, self.interval_s, self.pause, caller.tell, approval)
+        """Plan and apply every ``interval_s`` seconds until it is time to stop.
 
+        Args:
+            caller: told what is written, what is left alone and no longer, and what fails, a line each.
+            approval: which risky moves somebody has said yes to; None for all.
 
-def follow(
-    sync: Applies,
-    interval_s: float,
-    pause: Pause,
-    tell: Tell,
-    approval: Approval | None = None,
-    clock: Callable[[], float] = time.monotonic,
-) -> Followed:
-    """Plan and apply every ``interval_s`` seconds until ``pause`` says that it is time to stop.
-
-    Args:
-        tell: told what is written, what is left alone and no longer, and what fails, a line each.
-        approval: which risky moves somebody has said yes to; None for all.
-
-    Raises:
-        UsageError, NeedsOperator: what waiting cannot mend.
-    """
-    followed, caller = Followed(), Caller(lambda _: None, pause=pause)
-    told: set[Told] = set()
-    while True:
-        begun_s = clock()
-        try:
-            told = _look(sync, followed, caller, tell, approval, told)
-        except Retriable as error:
-            followed.failed += 1
-            followed.temporary = True
-            tell(f"not this time: {error}")
-        followed.cycles += 1
-        if pause(max(0.0, interval_s - (clock() - begun_s))):
-            return followed
+        Raises:
+            UsageError, NeedsOperator: what waiting cannot mend.
+        """
+        followed, each_look = Followed(), Caller(lambda _: None, pause=self.pause)
+        told: set[Told] = set()
+        while True:
+            begun_s = self.clock()
+            try:
+                told = _look(self.sync, followed, each_look, caller.tell, approval, told)
+            except Retriable as error:
+                followed.failed += 1
+                followed.temporary = True
+                caller.tell(f"not this time: {error}")
+            followed.cycles += 1
+            if self.pause(max(0.0, self.interval_s - (self.clock() - begun_s))):
+                return followed
 
 
 def _look(

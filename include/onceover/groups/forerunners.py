@@ -9,13 +9,13 @@ had written by the promotion, between the very topics that are copied back; anyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
 from onceover.groups.moment import GroupMap
@@ -88,6 +88,45 @@ class Promoters(NamedTuple):
 
     promoted: Mapping[str, Collection[PromotedPair]]
     unread: Retriable | None = None
+
+
+class ReadFlow(Protocol):
+    """A flow as its state on a cluster describes it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def clusters(self) -> tuple[str | None, str | None]:
+        """Ids of its source and target, each None where its state does not tell."""
+
+    @property
+    def enrolments(self) -> Collection[Enrolment]:
+        """Its topics."""
+
+
+def promoters_of(
+    flows: Iterable[ReadFlow], unreadable: Mapping[str, OnceoverError], giving: str, receiving: str
+) -> Promoters:
+    """Return what the flows have promoted that copied from the receiving side to the giving one. Pure.
+
+    Args:
+        flows: whose state is on the giving side; ``unreadable`` why that of others cannot be read.
+        giving: id of the cluster that groups come from; ``receiving`` of the one that they go to.
+    """
+    promoted = {
+        flow.name: {PromotedPair(e.target, e.source) for e in flow.enrolments if e.promoted is not None}
+        for flow in flows
+        if flow.clusters == (receiving, giving)
+    }
+    # The one that counts may be among those that do not answer now.
+    away = (
+        Retriable(f"what flow {name} has promoted is not known: {error.message}", where=error.where)
+        for name, error in unreadable.items()
+        if isinstance(error, Retriable)
+    )
+    return Promoters(promoted, next(away, None))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Standing(StrEnum):
 _ORDER: Final = tuple(Standing)
 
 
-def standing_of(plan: GroupPlan) -> dict[str, Any]:
+def groups_standing(plan: GroupPlan) -> dict[str, Any]:
     """Return the ``groups`` object of a flow: how many stand how, and those that anybody would look at."""
     refused = {refusal.object: refusal for refusal in plan.refused}
     rows: dict[str, list[Row]] = {group.name: [] for group in plan.view.groups if group.name in refused}

@@ -192,7 +192,7 @@ class Leader:
         """Return how many starts have fenced a run that had not said that it ended; for people to count."""
         if previous is None:
             return 0
-        fences = previous.ended_at_ms is None and not previous.seized and not self._is_mine(previous)
+        fences = previous.may_run and not self._is_mine(previous)
         return previous.fenced_starts + fences
 
     def _is_mine(self, previous: Layout) -> bool:

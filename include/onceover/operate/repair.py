@@ -40,6 +40,38 @@ _NOT_THERE: Final = {"source": StopCode.SOURCE_MISSING, "target": StopCode.TARGE
 
 
 @dataclass(frozen=True)
+class RepairRequest:
+    """What is to be done.
+
+    Args:
+        action: ``resume``, ``skip-to`` or ``reseed``.
+        partition: of the source; None with ``resume`` for every stopped partition of the flow.
+        offset: with ``skip-to``, the next source offset to copy.
+    """
+
+    action: str
+    partition: TopicPartition | None = None
+    offset: int | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be meant, before a cluster is asked.
+
+        Raises:
+            UsageError: a partition or an offset is missing, or one is given that means nothing.
+        """
+        if self.action not in (RESUME, SKIP, RESEED):
+            raise UsageError(f"there is no action {self.action!r}", expected=f"{RESUME}, {SKIP} or {RESEED}")
+        if self.partition is None and self.action != RESUME:
+            raise UsageError(f"{self.action} needs a partition", expected="a source topic and its partition")
+        if self.action != SKIP:
+            if self.offset is not None:
+                raise UsageError(f"{self.action} takes no offset", seen=str(self.offset))
+        elif self.offset is None or self.offset < 0:
+            seen = "none" if self.offset is None else str(self.offset)
+            raise UsageError("skip-to needs an offset", expected="the next source offset to copy", seen=seen)
+
+
+@dataclass(frozen=True)
 class Move:
     """Progress to write for a partition.
 

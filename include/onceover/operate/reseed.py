@@ -85,19 +85,23 @@ def plan_reseed(
         return refusing(RESEED, flow, tp, *topics.refused)
     is_same = sides.target is not None and sides.target.topic_id == old.target_id
     wanted = [tp] if is_same else [each for each in old.sources() if each.partition in here.partitions]
-    return _copied_anew(flow, source, target, tp, situation, sides, wanted, topics.steps)
+    return _copied_anew(flow, source, target, situation, sides, wanted, topics.steps)
 
 
 def _copied_anew(
     flow: str,
     source: Cluster,
     target: Cluster,
-    tp: TopicPartition,
     situation: Situation,
     sides: _Sides,
     wanted: list[TopicPartition],
     steps: tuple[TopicStep, ...],
 ) -> Repair:
+    """Return the plan that copies partitions again from where the source's log begins now.
+
+    Args:
+        wanted: the partitions; ``steps`` what makes or extends the target topic before.
+    """
     old, logs = situation.enrolment, log_of(source, wanted)
     numbers = frozenset() if sides.target is None else sides.target.partitions.keys()
     existing = [old.target_of(each) for each in wanted if each.partition in numbers]

@@ -20,6 +20,7 @@ from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.deadletters import DeadLetterCount, count_dead_letters
 from onceover.operate.recordtimes import last_commit_ms, oldest_timestamps
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import (
     FlowFacts,
@@ -33,7 +34,7 @@ from onceover.operate.statusread import (
     read_source_logs,
     read_target_logs,
 )
-from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.operate.statusshape import shape
 from onceover.planning.background import in_background
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters

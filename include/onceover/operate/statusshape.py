@@ -1,30 +1,27 @@
 """What was read of a flow, put into the shape of ``status``: pure.
 
 Invariants: a number is there only when it is known (a lag that nobody can know is null, never 0); a flow is
-"caught up" only when nothing that is in its scope is missing on the target; whatever waits for a person is
-among ``needs``, with the command that resolves it.
+"caught up" only when nothing that is in its scope is missing on the target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.acls.codes import AclCode
-from onceover.ages import age_text
-from onceover.errors import OnceoverError, Retriable, UsageError
-from onceover.exitstatus import PERSON, TEMPORARY, USAGE, VIOLATED, severity, worst
+from onceover.errors import OnceoverError
+from onceover.exitstatus import worst
 from onceover.model import TopicPartition, lane_of
-from onceover.operate.codes import StatusCode
-from onceover.operate.deadletters import DeadLetterCount
 from onceover.operate.states import CopyState, PartitionState
-from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
-from onceover.operate.stuck import stuck_need, stuck_since_ms
+from onceover.operate.statusfacts import StatusFacts, since_s
+from onceover.operate.statusneeds import is_outside, needs_of, told_of
+from onceover.operate.statusread import FlowFacts, SourceLogs
+from onceover.operate.stuck import stuck_since_ms
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
-from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_need, run_of, source_heard_ms
-from onceover.state.records.verdicts import AuditFailure, audit_entry, audit_need
+from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_of, source_heard_ms
+from onceover.state.records.verdicts import AuditFailure, audit_entry
 from onceover.state.records.verified import flow_entry, partition_entry
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
@@ -37,62 +34,6 @@ from onceover.wire.progress import NOBODY, ProgressMeta
 _OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED, RunState.PROMOTED)
 # Nothing of these topics is on the target (any more).
 _COPY_GONE: Final = frozenset({StopCode.TARGET_MISSING, StopCode.TARGET_RECREATED})
-
-
-@dataclass(kw_only=True)
-class StatusSide:
-    """One cluster of a flow; ``error`` says why something of it is not known.
-
-    ``heard_ms``: of the source, when it has answered the flow's driver last.
-    """
-
-    alias: str
-    cluster_id: str | None = None
-    error: OnceoverError | None = None
-    heard_ms: int | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return the ``source`` or ``target`` object."""
-        error = None if self.error is None else {**self.error.as_dict(), "exit": exit_of_error(self.error)}
-        heard = {"heard_ms": self.heard_ms}
-        return {"alias": self.alias, "cluster_id": self.cluster_id, "error": error, **heard}
-
-
-@dataclass(kw_only=True)
-class StatusFacts:
-    """Everything that was read of one flow.
-
-    Args:
-        flow: its name.
-        now_ms: the time, in ms since 1970.
-        rules: which topics are in; None where nobody asked.
-        state: what its state says; None when the target does not answer.
-        judged: why partitions may not go on, by the evidence of now; by source partition.
-        missing: first offset that is missing, of partitions in scope that are not enrolled.
-        oldest_ms: timestamp of the first record that is missing, by source partition.
-        dead_letters: None for a flow that has no such topic.
-    """
-
-    flow: str
-    now_ms: float
-    source: StatusSide
-    target: StatusSide
-    rules: Rules | None = None
-    state: FlowFacts | None = None
-    here: SourceLogs = field(default_factory=SourceLogs)
-    there: TargetLogs = field(default_factory=TargetLogs)
-    judged: Mapping[TopicPartition, Stop] = field(default_factory=dict)
-    missing: Mapping[TopicPartition, int] = field(default_factory=dict)
-    oldest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
-    last_commit_ms: int | None = None
-    dead_letters: DeadLetterCount | None = None
-
-
-def exit_of_error(error: OnceoverError) -> int:
-    """Return the exit code that an error of a cluster or a file stands for."""
-    if isinstance(error, Retriable):
-        return TEMPORARY
-    return USAGE if isinstance(error, UsageError) else PERSON
 
 
 def shape(facts: StatusFacts) -> dict[str, Any]:
@@ -125,10 +66,10 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "source": facts.source.document(),
         "target": facts.target.document(),
         "last_commit_ms": facts.last_commit_ms,
-        "last_commit_s": _since_s(facts.now_ms, facts.last_commit_ms),
+        "last_commit_s": since_s(facts.now_ms, facts.last_commit_ms),
         **_lag(facts, partitions),
         "dead_letters": facts.dead_letters.document() if facts.dead_letters else None,
-        "verified": flow_entry(p["verified"] for p in partitions if not _is_outside(p)),
+        "verified": flow_entry(p["verified"] for p in partitions if not is_outside(p)),
         "audit": audit,
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
@@ -136,13 +77,13 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
         "groups": None,
         "notes": [*_remarks(state), *_promoted(facts.flow, state), *_waits(state)],
     }
-    needs = _needs(facts, state, run, entry)
+    needs = needs_of(facts, state, run, entry)
     return {**entry, "needs": needs, "exit": worst(need["exit"] for need in needs)}
 
 
 def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     """Return the entry of a flow of which nothing can be read, mostly as its file is not in order."""
-    told, need = _told(error)
+    told, need = told_of(error)
     side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
         ("generation", "fenced_starts", "restarts", "lanes", "delivery", "last_commit_ms", "last_commit_s",
@@ -163,24 +104,6 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
         "needs": [need],
         "exit": told["exit"],
     }
-
-
-def with_fault(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
-    """Return an entry with what is wrong with its file beside it: everything else was read all the same."""
-    return {**with_need(entry, error), "fault": _told(error)[0]}
-
-
-def with_need(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
-    """Return an entry with one thing more that waits for somebody."""
-    needs = sorted([*entry["needs"], _told(error)[1]], key=lambda each: severity(each["exit"]))
-    return {**entry, "needs": needs, "exit": worst(each["exit"] for each in needs)}
-
-
-def _told(error: OnceoverError) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return an error as an entry has it, and the need that it is."""
-    code = exit_of_error(error)
-    need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
-    return {**error.as_dict(), "exit": code}, need
 
 
 # ---- partitions
@@ -215,11 +138,11 @@ def _partition(
         "open_offsets": open_offsets,
         "open_transaction": _open_transaction(facts, source) if open_offsets else None,
         "begun": None if meta is None else _has_claimed(state, meta),
-        "stuck_s": _since_s(facts.now_ms, stuck_ms),
+        "stuck_s": since_s(facts.now_ms, stuck_ms),
         "position": position,
         "lag_offsets": lag,
         "oldest_missing_s": _oldest_s(facts, [source], lag),
-        "oldest_open_s": _since_s(facts.now_ms, here.open_ms.get(source)) if open_offsets else None,
+        "oldest_open_s": since_s(facts.now_ms, here.open_ms.get(source)) if open_offsets else None,
         "target_end": facts.there.ends.get(target) if meta is None else meta.target_end,
         "verified": partition_entry(state.verified.get(target), ids, position, facts.now_ms),
         "stop": None if stop is None else _stop(stop, state.stops.get(target)),
@@ -254,7 +177,7 @@ def _open_transaction(facts: StatusFacts, source: TopicPartition) -> dict[str, A
         "producer_id": found.producer_id,
         "producer_epoch": found.epoch,
         "first_offset": found.transaction_start,
-        "last_write_s": _since_s(facts.now_ms, found.last_ms if found.last_ms >= 0 else None),
+        "last_write_s": since_s(facts.now_ms, found.last_ms if found.last_ms >= 0 else None),
     }
 
 
@@ -276,7 +199,7 @@ def _oldest_s(facts: StatusFacts, partitions: Sequence[TopicPartition], lag: int
     if lag == 0:
         return 0.0
     known = [facts.oldest_ms[tp] for tp in partitions if tp in facts.oldest_ms]
-    return _since_s(facts.now_ms, min(known)) if known else None
+    return since_s(facts.now_ms, min(known)) if known else None
 
 
 def _stop(stop: Stop, noted: Stop | None) -> dict[str, Any]:
@@ -363,10 +286,6 @@ def _missing(
     }
 
 
-def _is_outside(partition: Mapping[str, Any]) -> bool:
-    return bool(partition["state"] == PartitionState.NOT_ENROLLED)
-
-
 # ---- the flow
 
 
@@ -410,7 +329,7 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
     unknown = len(counted) - len(known)
     answered = facts.state is not None and facts.source.error is None
     total = sum(p["lag_offsets"] for p in known)
-    waiting = [p for p in known if _is_outside(p)]
+    waiting = [p for p in known if is_outside(p)]
     stopped = [p for p in known if p["stop"] and p["state"] == PartitionState.STOPPED]
     ages = [p["oldest_missing_s"] for p in counted if p["oldest_missing_s"] is not None]
     return {
@@ -419,7 +338,7 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
             "known_offsets": total,
             "unknown_partitions": unknown,
             "not_enrolled_offsets": sum(p["lag_offsets"] for p in waiting),
-            "not_enrolled_topics": len({p["topic"] for p in partitions if _is_outside(p)}),
+            "not_enrolled_topics": len({p["topic"] for p in partitions if is_outside(p)}),
             "stopped_offsets": sum(p["lag_offsets"] for p in stopped),
         },
         "oldest_missing_s": max(ages, default=0.0 if answered and not unknown and not total else None),
@@ -469,65 +388,3 @@ def _topics(facts: StatusFacts, state: FlowFacts) -> list[dict[str, Any]]:
     if facts.rules is None or facts.state is None or facts.here.reader is None:
         return []
     return topic_entries(facts.rules, facts.here.topics, state.known.values(), state.refused)
-
-
-def _needs(
-    facts: StatusFacts, state: FlowFacts, run: FlowRun, entry: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Return what somebody has to do, the worst first; each with the exit code that it stands for."""
-    found = []
-    if (failed := audit_need(facts.flow, entry["audit"])) is not None:
-        found.append({**failed, "exit": VIOLATED})
-    if (problem := run_need(facts.flow, run, facts.now_ms)) is not None:
-        found.append({**problem, "exit": PERSON})
-    found += [{**problem, "exit": PERSON} for problem in state.problems]
-    found += [{**_stop_need(p), "exit": PERSON} for p in entry["partitions"] if p["stop"]]
-    stuck = [p for p in entry["partitions"] if p["state"] == PartitionState.STUCK]
-    found += [{**stuck_need(facts.flow, p), "exit": PERSON} for p in stuck]
-    found += [
-        {**{name: each[name] for name in ("code", "message", "resolve")}, "exit": PERSON}
-        for each in state.refused
-        if each["code"] == AclCode.ACLS_STAY
-    ]
-    for name, side, code in (
-        ("source", facts.source, StatusCode.SOURCE_UNREACHABLE),
-        ("target", facts.target, StatusCode.TARGET_UNREACHABLE),
-    ):
-        if side.error is not None:
-            found.append(_side_need(name, side, side.error, code, facts.now_ms))
-    return sorted(found, key=lambda need: severity(need["exit"]))
-
-
-def _stop_need(partition: Mapping[str, Any]) -> dict[str, Any]:
-    name, stop = partition_name(partition), partition["stop"]
-    word = "is not copied" if _is_outside(partition) else "is stopped"
-    return {
-        "code": stop["code"],
-        "message": f"{name} {word}: {stop['message']}",
-        "resolve": stop["resolve"],
-        "topic": partition["topic"],
-        "partition": partition["partition"],
-    }
-
-
-def _side_need(
-    name: str, side: StatusSide, error: OnceoverError, unreachable: StatusCode, now_ms: float
-) -> dict[str, Any]:
-    code, text = error.code, error.message
-    if isinstance(error, Retriable):
-        heard_s = _since_s(now_ms, side.heard_ms)
-        since = "" if heard_s is None else f"; it has answered the flow's driver {age_text(heard_s)} ago"
-        code, text = unreachable, f"the {name} does not answer: {error.message}{since}"
-    elif error.where:
-        text = f"{error.message}: {error.where}"
-    resolve = error.resolve or f"bring {side.alias} back, then look again"
-    return {"code": code, "message": text, "resolve": resolve, "exit": exit_of_error(error)}
-
-
-def partition_name(entry: Mapping[str, Any]) -> str:
-    """Return ``topic:partition`` of an entry, or the topic where it is about all of it."""
-    return entry["topic"] if entry["partition"] is None else f"{entry['topic']}:{entry['partition']}"
-
-
-def _since_s(now_ms: float, at_ms: int | None) -> float | None:
-    return None if at_ms is None else round(max(0.0, (now_ms - at_ms) / 1000), 3)

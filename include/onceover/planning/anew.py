@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from onceover.errors import NeedsOperator
-from onceover.planning.approval import ApprovablePlan, Approval, fenced
+from onceover.planning.approval import ApprovablePlan, Approval, fenced_so_far
 from onceover.planning.codes import PlanningCode
 from onceover.planning.journal import Journal
 from onceover.planning.operation import Caller
@@ -29,14 +29,14 @@ def agreed_anew(first: P, now: P, approved: Approval, journal: Journal, caller: 
     """
     if whole and now.refused:
         raise NeedsOperator(
-            f"{fenced(now.flow)}: {now.operation} is not possible any more",
+            f"{fenced_so_far(now.flow)}: {now.operation} is not possible any more",
             code=PlanningCode.PLAN_CHANGED,
             where=now.title,
             seen="; ".join(f"{r.object}: {r.message}" for r in now.refused),
             resolve="plan again to see what can be done",
         )
     if (now.plan_id, _refused(now)) != (first.plan_id, _refused(first)):
-        approved.check(now.items, now.title, done=fenced(now.flow))
+        approved.check(now.items, now.title, done=fenced_so_far(now.flow))
         caller.announce(now)
         journal.planned(now)
     return now

@@ -157,7 +157,7 @@ class Approval:
         return cls(value["id"], {item.what: item for item in items})
 
 
-def fenced(flow: str) -> str:
+def fenced_so_far(flow: str) -> str:
     """Return what was done when everybody is fenced and nothing is written yet."""
     return (
         f"the running copy is fenced ({commands.replicate(flow)} starts it again) and no progress was written"

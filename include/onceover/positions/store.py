@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from onceover.errors import NeedsOperator, Retriable
 from onceover.model import TopicPartition
 from onceover.positions.reader import Chunk, MapEntry, Point, Unread
-from onceover.wire.offsetlookup import Covered, cut
+from onceover.wire.offsetlookup import Covered, clipped
 from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_value, encode_map_key, encode_map_value
 
 # Two processes bring the same file up to date at once: one waits for the other's write.
@@ -286,7 +286,7 @@ class MapStore:
             self._db.execute(
                 "DELETE FROM record WHERE pair = ? AND source_start = ?", (pair, old.source_start)
             )
-            left = cut(old, key.source_start, old.target_end)
+            left = clipped(old, key.source_start, old.target_end)
             if left is not None:
                 self._put(self._pair_id(key, partition), partition, log_offset, left)
 
@@ -300,7 +300,7 @@ class MapStore:
             self._db.execute(
                 "DELETE FROM record WHERE pair = ? AND source_start = ?", (pair, old.source_start)
             )
-            left = cut(old, record.source_start, record.target_start)
+            left = clipped(old, record.source_start, record.target_start)
             if left is not None:
                 self._put(pair, partition, log_offset, left)
 

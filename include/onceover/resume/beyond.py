@@ -79,7 +79,7 @@ def behind(
     return Behind(found, is_unclear=found is None and log_start > known_end + _MARKER)
 
 
-def written_behind(
+def batch_behind(
     target: Cluster, tp: TopicPartition, known_end: int, log_end: int, producer_id: int
 ) -> int | None:
     """Return the target offset of a batch of ``producer_id`` behind ``known_end``, decided or not.

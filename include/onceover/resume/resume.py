@@ -17,7 +17,7 @@ from onceover.kafka.each import Each
 from onceover.kafka.logs.batchat import batches_at
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
-from onceover.resume.beyond import behind, written_behind
+from onceover.resume.beyond import batch_behind, behind
 from onceover.resume.receipted import GenerationPosition, copied_further
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
@@ -284,7 +284,7 @@ def _with_what_is_open(
             first, whose = opened.found[e.target]
             if first >= 0:
                 start = max(first, meta.target_end)
-                later = written_behind(target, e.target, start, e.target_end, whose)
+                later = batch_behind(target, e.target, start, e.target_end, whose)
                 left_open = OpenTransaction(first, later, is_ours=whose == now)
                 # Also when it has no handler any more: what is open may be of the time when it had one.
                 evidence[tp] = replace(e, left_open=left_open, mixed=writer.mixed or not meta.is_alone)

@@ -136,7 +136,7 @@ def arrange(records: Iterable[MapRecord]) -> list[MapRecord]:
     Within a generation ranges only grow on both sides, and a merged record holds its parts whole: parts
     that are still there beside it are dropped. After ``reseed`` or ``skip-to``, which make a new
     generation, source or target offsets can start again from lower ones; what an older generation says
-    about such ranges is no longer what a reader finds, so the older record is cut there.
+    about such ranges is no longer what a reader finds, so the older record ends there.
 
     Raises:
         Fatal: records of more than one pair.
@@ -154,14 +154,14 @@ def arrange(records: Iterable[MapRecord]) -> list[MapRecord]:
                 expected=f"{following.source} -> {following.target}",
                 seen=f"{record.source} -> {record.target}",
             )
-        remaining = cut(record, following.source_start, following.target_start)
+        remaining = clipped(record, following.source_start, following.target_start)
         if remaining is not None:
             kept.append(remaining)
     kept.reverse()
     return kept
 
 
-def cut(record: MapRecord, source_limit: int, target_limit: int) -> MapRecord | None:
+def clipped(record: MapRecord, source_limit: int, target_limit: int) -> MapRecord | None:
     """Return what ``record`` says of offsets below both limits, None when that is nothing.
 
     The result keeps the record's key. Where the target's limit cuts, it ends before the first source
@@ -178,7 +178,7 @@ def cut(record: MapRecord, source_limit: int, target_limit: int) -> MapRecord | 
             kept.append(segment)
             break
         kept.append(segment)
-    # Also the earlier records that a handler made of the source record at which the cut falls.
+    # Also the earlier records that a handler made of the source record at which it ends.
     while kept and kept[-1].source_end > end:
         last = kept.pop()
         if last.source < end:
@@ -216,7 +216,7 @@ def bridge(records: Sequence[MapRecord], runs: Sequence[Covered]) -> list[MapRec
         for record in ordered:
             if record.generation != run.generation or not run.start <= record.source_start < run.end:
                 continue
-            inside = cut(record, run.end, record.target_end)
+            inside = clipped(record, run.end, record.target_end)
             if inside is None:
                 continue
             if at < inside.source_start:
@@ -296,7 +296,7 @@ def split(record: MapRecord, *, max_segments: int = MAX_SEGMENTS) -> list[MapRec
     Answers stay the same; bytes are shared out by record count, so that they still add up.
     """
     segments, total = record.segments, record.records
-    cuts = [0, *_cuts(segments, max_segments), len(segments)]
+    cuts = [0, *_piece_ends(segments, max_segments), len(segments)]
     if len(cuts) == 2:
         return [record]
     parts: list[MapRecord] = []
@@ -319,8 +319,8 @@ def split(record: MapRecord, *, max_segments: int = MAX_SEGMENTS) -> list[MapRec
     return parts
 
 
-def _cuts(segments: Sequence[Segment], max_segments: int) -> Iterator[int]:
-    """Yield where to cut; never between records that a handler made of one source record."""
+def _piece_ends(segments: Sequence[Segment], max_segments: int) -> Iterator[int]:
+    """Yield where a piece ends; never between records that a handler made of one source record."""
     last = 0
     for at in range(1, len(segments)):
         if at - last >= max_segments and segments[at].source >= segments[at - 1].source_end:

@@ -16,7 +16,6 @@ from onceover.audit.course.content import Content, Prepared, planned, proven
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Side
-from onceover.audit.ranges.cut import RANGE_BYTES
 from onceover.audit.ranges.since import since_ms
 from onceover.audit.ranges.snapshot import (
     SETTLE_S,
@@ -24,6 +23,7 @@ from onceover.audit.ranges.snapshot import (
     asked_enrolments,
     take_snapshot,
 )
+from onceover.audit.ranges.tiling import RANGE_BYTES
 from onceover.audit.ranges.watermark import write_outcome
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
 from onceover.audit.records.diverted import diverted
@@ -33,11 +33,10 @@ from onceover.audit.report.payload import with_payload
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
-from onceover.config.patterns import check_typed
+from onceover.config.patterns import matcher
 from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
-from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
 from onceover.state.records.verdicts import WATERMARK, AuditAnswer
@@ -76,8 +75,7 @@ class AuditRequest:
         Raises:
             UsageError: the pattern or the time is not understood, or the time is still to come.
         """
-        for pattern in self.topics:
-            check_typed("--topics", pattern)
+        matcher("--topics", self.topics)
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
         return AuditSelection(self.topics, since_ms(self.since, now_ms()), self.settle_s, inside)
@@ -183,10 +181,6 @@ def told_of(
         result: what was seen; ``quality`` what the expectations made of it.
         report: where its report is, on this machine.
     """
-    ids: dict[tuple[TopicPartition, TopicPartition | None], tuple[str, str]] = {
-        (seen.source, seen.target): (str(seen.enrolled[0]), str(seen.enrolled[1]))
-        for seen in content.snapshot.partitions
-    }
     answer = AuditAnswer(
         verdict=str(quality.verdict),
         at_ms=content.snapshot.started_ms,
@@ -197,8 +191,4 @@ def told_of(
         topics=request.topics,
         sample=request.sample,
     )
-    logs = {tp: (log.start, log.end) for tp, (log, _) in content.snapshot.surplus.items()}
-    for seen in content.snapshot.partitions:
-        if seen.target_log is not None:
-            logs[seen.target] = seen.target_log.start, seen.target_log.end
-    return FinishedAudit(answer, result, quality, ids, logs)
+    return FinishedAudit.of(answer, content.snapshot, result, quality)

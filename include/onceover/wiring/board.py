@@ -26,7 +26,8 @@ from onceover.config.flow.load import listed_flow_files, load_listed
 from onceover.config.values import next_time
 from onceover.errors import NeedsOperator, OnceoverError, UsageError, unexpected
 from onceover.logs import quiet_libraries
-from onceover.operate.statusshape import broken_entry, with_need
+from onceover.operate.statusneeds import with_need
+from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
 from onceover.wiring.failovers.drills import drill_history, drills_dir, objectives_of, report_page

@@ -25,7 +25,7 @@ from onceover.connectors.model import ConnectorState, Report
 from onceover.connectors.moving import selection
 from onceover.connectors.moving.migration import ConnectorOperation, Migration
 from onceover.connectors.moving.selection import ConnectorSelection
-from onceover.connectors.planning.plan import default_topic
+from onceover.connectors.planning.plan import unasked_topic
 from onceover.connectors.record.runrecords import run_ids, runs_topic
 from onceover.connectors.settings import (
     ConnectorMove,
@@ -195,7 +195,7 @@ def _own_topic(access: ResolvedConnect, state: ConnectorState, topic: str | None
     client = access.offsets_client(state.name, state.config)
     cluster = WORKERS_CLUSTER if client is access.kafka else client.properties["bootstrap.servers"]
     shared = access.worker.offsets_topic
-    own = topic or state.own_topic(shared) or default_topic(shared, state.name)
+    own = topic or unasked_topic(state, shared)
     named = {
         role: _principal(access.role_properties(java, state.config)) for role, java in _CLIENT_ROLES.items()
     }

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
-from onceover.config.patterns import check_typed
-from onceover.errors import Retriable
+from onceover.config.patterns import matcher
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction
-from onceover.groups.forerunners import Forerunners, PromotedPair, Promoters
+from onceover.groups.forerunners import Forerunners, Promoters, promoters_of
 from onceover.groups.moment import GroupMap
 from onceover.groups.view import GroupReader
 from onceover.kafka.ports import Cluster
-from onceover.namematch import names_whole
 from onceover.positions.translate import Translator
 from onceover.topics.otherflows import OtherFlows
 from onceover.topics.scope import explain
@@ -44,8 +42,7 @@ class GroupRequest:
         Raises:
             UsageError: a pattern is no regular expression.
         """
-        wanted = [check_typed("--group", pattern) for pattern in self.patterns]
-        return lambda name: not wanted or any(names_whole(pattern, name) for pattern in wanted)
+        return matcher("--group", self.patterns) or (lambda _: True)
 
 
 def _copy_of(topic: str, flow: Flow) -> str | None:
@@ -59,19 +56,7 @@ def _forerunners(source: Cluster, target: Cluster) -> Forerunners:
 
     def find() -> Promoters:
         here, there = source.cluster_id(), target.cluster_id()
-        found = others.read(source.topics())
-        promoted = {
-            flow.name: {PromotedPair(e.target, e.source) for e in flow.enrolments if e.promoted is not None}
-            for flow in found
-            if flow.clusters == (there, here)
-        }
-        # The one that counts may be among those that do not answer now.
-        away = (
-            Retriable(f"what flow {name} has promoted is not known: {error.message}", where=error.where)
-            for name, error in others.unreadable.items()
-            if isinstance(error, Retriable)
-        )
-        return Promoters(promoted, next(away, None))
+        return promoters_of(others.read(source.topics()), others.unreadable, here, there)
 
     return Forerunners(source, find, run_dir, others.close)
 

@@ -18,10 +18,11 @@ from onceover.config.flow.load import listed_clash, listed_flow_files, load_list
 from onceover.errors import OnceoverError, Retriable, unexpected
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
-from onceover.groups.standing import standing_of, unknown_standing
+from onceover.groups.standing import groups_standing, unknown_standing
 from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status
-from onceover.operate.statusshape import broken_entry, with_fault
+from onceover.operate.statusneeds import with_fault
+from onceover.operate.statusshape import broken_entry
 from onceover.planning.background import in_background, side_by_side
 from onceover.state.read import read_run
 from onceover.state.records.runstate import FlowRun
@@ -100,7 +101,7 @@ def _read_groups(flow: Flow, patience_s: float, opening: OpenClusters) -> dict[s
     source, target = opening()
     source.patience, target.patience = Patience(patience_s), Patience(patience_s)
     with source, target, group_reader(flow, source, target, GroupRequest()) as reader:
-        return standing_of(plan_groups(reader.read(), Allowed()))
+        return groups_standing(plan_groups(reader.read(), Allowed()))
 
 
 def _told(groups: Future[dict[str, Any]], deadline: Deadline) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def told() -> dict[str, Callable[[Context], None]]:
     return {"on_retry_callback": tell_when_it_lasts, "on_failure_callback": tell_of_failure}
 
 
-def limits(schedule: str | None) -> dict[str, Any]:
+def failure_limits(schedule: str | None) -> dict[str, Any]:
     """Return the arguments that keep a DAG from failing for ever."""
     return {"max_consecutive_failed_dag_runs": FAILED_RUNS_IN_A_ROW} if schedule == CONTINUOUS else {}
 

@@ -16,7 +16,7 @@ from airflow.sdk import Param
 from onceover.config.units import RUN_LENGTH
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
 from onceover_airflow.jobs.masters import MASTERS_VARIABLE, allowed_masters
-from onceover_airflow.jobs.retrying import limits, told
+from onceover_airflow.jobs.retrying import failure_limits, told
 from onceover_airflow.starting.pools import most_runs
 
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
@@ -51,7 +51,7 @@ def on_schedule(flow: str, schedule: str) -> dict[str, Any]:
         "max_active_runs": 1,
         "tags": [TAG, flow],
         "start_date": _BEGINNING if schedule == CONTINUOUS else None,
-        **limits(schedule),
+        **failure_limits(schedule),
         **_common(),
     }
 

@@ -26,10 +26,9 @@ from onceover_airflow.tasks.standing import show_standing
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.operate.repair import Repair
+    from onceover.operate.repair import Repair, RepairRequest
     from onceover.operate.repairapply import Repairer
     from onceover.planning.plan import Change
-    from onceover.wiring.repairs import RepairRequest
 
 RESUME: Final = "resume"
 SKIP: Final = "skip-to"
@@ -123,7 +122,7 @@ def _request(params: Mapping[str, Any]) -> RepairRequest:
         TaskFailed: a topic without its partition, or the other way round.
     """
     from onceover.model import TopicPartition
-    from onceover.wiring.repairs import RepairRequest
+    from onceover.operate.repair import RepairRequest
 
     topic, partition = params["topic"] or None, params["partition"]
     if (topic is None) is not (partition is None):

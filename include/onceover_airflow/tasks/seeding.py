@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from onceover.planning.plan import Change
     from onceover.seeding.apply import Seeder
     from onceover.seeding.plan import SeedPlan
-    from onceover.wiring.failovers.seeding import Adoption, Seeding
+    from onceover.wiring.failovers.seeding import AdoptionOptions, SeedingOptions
 
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
@@ -155,18 +155,18 @@ def _flow(flow: str, params: Mapping[str, Any]) -> Iterator[Flow]:
         yield stack.enter_context(flow_at_hand(flow))
 
 
-def _seeding(params: Mapping[str, Any]) -> Seeding:
+def _seeding(params: Mapping[str, Any]) -> SeedingOptions:
     from onceover.seeding.plan import Choice
-    from onceover.wiring.failovers.seeding import Seeding
+    from onceover.wiring.failovers.seeding import SeedingOptions
 
     choice = Choice(replace=params["replace"], missing=params["missing"])
-    return Seeding(params["origin"], choice, params["topic"] or None)
+    return SeedingOptions(params["origin"], choice, params["topic"] or None)
 
 
-def _adoption(params: Mapping[str, Any]) -> Adoption:
-    from onceover.wiring.failovers.seeding import Adoption
+def _adoption(params: Mapping[str, Any]) -> AdoptionOptions:
+    from onceover.wiring.failovers.seeding import AdoptionOptions
 
-    return Adoption(
+    return AdoptionOptions(
         source=params["mm2_source"] or None,
         target=params["mm2_target"] or None,
         decided=params["decided"] or None,

@@ -11,7 +11,7 @@ from typing import Final
 from onceover_lab.bench.clients.latency import PacedProducer
 from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.copiers import Arena, Turn
-from onceover_lab.bench.findings.stats import value_at
+from onceover_lab.bench.stats import value_at
 from onceover_lab.bench.trial import running
 from onceover_lab.bench.watching.watch import ProgressWatch
 from onceover_lab.bench.workloads import IDLE_SPAN_S, Workload

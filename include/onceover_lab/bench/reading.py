@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 from onceover.errors import Retriable
 from onceover.process.children import ChildProcess
 from onceover_lab.bench.copiers import Arena, Turn
-from onceover_lab.bench.findings.stats import Sample, value_at
 from onceover_lab.bench.flowfile import flow_name, flow_yaml
+from onceover_lab.bench.stats import Sample, value_at
 from onceover_lab.bench.watching.proctree import ProcessTree
 from onceover_lab.bench.workloads import Contender, System, Workload
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from onceover_lab.bench.clients.topics import Topics
 from onceover_lab.bench.copiers import Arena, OnceoverCopier, Turn
-from onceover_lab.bench.findings.stats import value_at
+from onceover_lab.bench.stats import value_at
 from onceover_lab.bench.trial import running
 from onceover_lab.bench.watching.proctree import ProcessTree
 from onceover_lab.bench.watching.watch import ProgressWatch

@@ -23,7 +23,8 @@ from onceover.metrics.catalogue import ALL, MetricSpec
 from onceover.metrics.expected import add_expected
 from onceover.metrics.figures import Distribution, Figures
 from onceover.metrics.fromstatus import add_drills, flow_figures
-from onceover.operate.statusshape import broken_entry, with_fault
+from onceover.operate.statusneeds import with_fault
+from onceover.operate.statusshape import broken_entry
 from tests.support.worlds.statusentries import partition_entry, running_entry
 
 PROJECT: Final = Path(__file__).parents[3]

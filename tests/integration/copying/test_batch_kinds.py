@@ -15,7 +15,7 @@ import crc32c
 import pytest
 
 from onceover.model import TopicPartition
-from onceover.wiring.repairs import RepairRequest
+from onceover.operate.repair import RepairRequest
 from tests.support.flows.operations import apply_repair
 from tests.support.flows.replica import Replica, alter_config, topic_config
 from tests.support.raw.adversary import COMPACT_AT_ONCE, EPOCH_MS, Traffic

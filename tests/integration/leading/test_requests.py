@@ -13,6 +13,7 @@ from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead import supervisor
 from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
+from onceover.operate.repair import RepairRequest
 from onceover.state import names
 from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.state.steps import Step
@@ -20,7 +21,6 @@ from onceover.stops import requests
 from onceover.stops.record import Stop
 from onceover.stops.requests import request_resume, request_stop, stop_request
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.repairs import RepairRequest
 from tests.support.flows.feeds import PARTITIONS, held
 from tests.support.flows.flowcase import (
     TIMEOUT_S,

@@ -21,13 +21,13 @@ from onceover.lead import leader as leading
 from onceover.lead.leader import Leader
 from onceover.lead.leftalone import leave_alone
 from onceover.model import TopicPartition
+from onceover.operate.repair import RepairRequest
 from onceover.state import names
 from onceover.state.committed import read_progress
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
-from onceover.wiring.repairs import RepairRequest
 from onceover.wiring.runs import supervisor
 from onceover.wiring.watch import FlowWatch
 from tests.support.flows.feeds import held

@@ -11,12 +11,12 @@ from onceover.errors import NeedsOperator, Retriable
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.operate import repairapply
+from onceover.operate.repair import RepairRequest
 from onceover.planning.approval import Approval
 from onceover.seeding import apply as seedapply
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import Choice
-from onceover.wiring.failovers.seeding import Seeding
-from onceover.wiring.repairs import RepairRequest
+from onceover.wiring.failovers.seeding import SeedingOptions
 from tests.support.flows.operations import apply_repair, apply_seed, plan_repair, plan_seed
 from tests.support.flows.replica import Replica, delete_topics
 from tests.support.flows.scene import Capture, Scene, generation
@@ -141,10 +141,10 @@ class Seedings:
         self.origin = origin
 
     def ask(self) -> Approval:
-        return Approval.of(plan_seed(self.flow, Seeding(self.origin, Choice(replace=True))).items)
+        return Approval.of(plan_seed(self.flow, SeedingOptions(self.origin, Choice(replace=True))).items)
 
     def apply(self, approval: Approval | None = None, announce: Callable[[object], None] = ignored) -> Seeded:
-        return apply_seed(self.flow, Seeding(self.origin, Choice(replace=True)), announce, approval)
+        return apply_seed(self.flow, SeedingOptions(self.origin, Choice(replace=True)), announce, approval)
 
 
 @pytest.mark.soak

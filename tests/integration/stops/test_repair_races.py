@@ -13,11 +13,10 @@ import pytest
 from onceover.errors import NeedsOperator
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
-from onceover.operate.repair import Repair
+from onceover.operate.repair import Repair, RepairRequest
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.wiring.flows import identity, open_clusters
-from onceover.wiring.repairs import RepairRequest
 from tests.support.flows.operations import apply_repair
 from tests.support.flows.replica import Replica, delete_topics
 from tests.support.flows.scene import Capture, Scene

@@ -8,18 +8,18 @@ from typing import Any
 
 from onceover.config.flow.flowfile import Flow
 from onceover.groups.apply import AppliedGroups
-from onceover.groups.follow import Followed, follow
-from onceover.operate.repair import Repair
+from onceover.groups.follow import Followed, GroupFollowing
+from onceover.operate.repair import Repair, RepairRequest
 from onceover.operate.repairapply import Repaired
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, Pause, Tell
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import SeedPlan
 from onceover.topics.sync import AppliedSync
-from onceover.wiring.failovers.seeding import Seeding, seeder
+from onceover.wiring.failovers.seeding import SeedingOptions, seeder
 from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
-from onceover.wiring.repairs import RepairRequest, repairer
+from onceover.wiring.repairs import repairer
 from onceover.wiring.topics import topic_sync
 
 Announce = Callable[[Any], None]
@@ -51,7 +51,7 @@ def apply_groups(
 def follow_groups(flow: Flow, request: GroupRequest, interval_s: float, pause: Pause, tell: Tell) -> Followed:
     """Keep groups in place until ``pause`` returns True."""
     with opened(flow, partial(group_sync, request=request)) as sync:
-        return follow(sync, interval_s, pause, tell)
+        return GroupFollowing(sync, interval_s, pause).apply(Caller(ignored, tell))
 
 
 def plan_repair(flow: Flow, request: RepairRequest) -> Repair:
@@ -68,14 +68,14 @@ def apply_repair(
         return repair.apply(Caller(announce), approval)
 
 
-def plan_seed(flow: Flow, request: Seeding) -> SeedPlan:
+def plan_seed(flow: Flow, request: SeedingOptions) -> SeedPlan:
     """Return what seeding would do."""
     with opened(flow, partial(seeder, request=request)) as seeding:
         return seeding.plan()
 
 
 def apply_seed(
-    flow: Flow, request: Seeding, announce: Announce = ignored, approval: Approval | None = None
+    flow: Flow, request: SeedingOptions, announce: Announce = ignored, approval: Approval | None = None
 ) -> Seeded:
     """Seed."""
     with opened(flow, partial(seeder, request=request)) as seeding:

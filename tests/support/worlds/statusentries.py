@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.operate.statusfacts import StatusFacts, StatusSide
+from onceover.operate.statusshape import shape
 
 NOW_MS: Final = 1_000_000
 

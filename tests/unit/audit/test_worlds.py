@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.support.worlds.auditstory import Event, events, live
 from tests.support.worlds.auditworld import KINDS
 
-# With the compiled code and without it.
-pytestmark = pytest.mark.usefixtures("both_ways")
+# With the compiled code, and in soak without it.
+pytestmark = pytest.mark.usefixtures("either_way")
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 

@@ -15,8 +15,9 @@ from onceover.board.samples import KEPT, LagSample, Samples, speed_of
 from onceover.board.topicpage import one_topic
 from onceover.errors import Retriable, UsageError
 from onceover.groups.standing import unknown_standing
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusread import FlowFacts
-from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
+from onceover.operate.statusshape import broken_entry, shape
 from onceover.operate.why import explain_name
 from onceover.shown import visible
 from tests.support.raw.hostilenames import HOSTILE

@@ -26,7 +26,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     def asked() -> Iterator[threading.Event]:
         yield event
 
-    monkeypatch.setattr(replicate, "asked_to_end", asked)
+    monkeypatch.setattr(replicate, "ending_signals", asked)
     return event
 
 

@@ -6,10 +6,21 @@ from typing import Any
 
 import pytest
 
-from onceover.drills.switching.failback import check_all_led_back, copies_already, may_go_back, why_over
-from onceover.errors import NeedsOperator
+from onceover.drills.switching.failback import (
+    FlowBetween,
+    check_all_led_back,
+    check_leads_back,
+    copies_already,
+    copies_to_bring_back,
+    may_go_back,
+    named_back,
+    why_over,
+)
+from onceover.errors import NeedsOperator, UsageError
 from onceover.operate.states import CopyState
+from tests.unit.drills.test_switching import enrolment
 
+THERE = FlowBetween("orders-dr", "east", "west")
 GONE = {"message": "a topic is gone", "resolve": "reseed it"}
 
 
@@ -41,3 +52,33 @@ def test_what_is_over_is_told_with_what_a_person_does() -> None:
         ["a topic is gone; reseed it"] * 3
     )
     assert why_over(entry("promoted")) == "flow back is promoted: see its status"
+
+
+def test_only_a_flow_between_the_same_clusters_leads_back() -> None:
+    """By alias: whose files do not agree on these would copy somebody else's records back."""
+    check_leads_back(THERE, FlowBetween("back", "west", "east"))
+    with pytest.raises(UsageError, match="flow back is not the other way of flow orders-dr") as raised:
+        check_leads_back(THERE, FlowBetween("back", "west", "north"))
+    told = raised.value
+    assert (told.code, told.expected, told.seen) == (
+        "SWITCHOVER_UNSET",
+        "from west to east",
+        "from west to north",
+    )
+
+
+def test_a_flow_that_names_none_is_told_which_one_it_needs() -> None:
+    assert named_back(THERE, "back") == "back"
+    with pytest.raises(UsageError, match="names no flow that leads back") as raised:
+        named_back(THERE, None)
+    assert (raised.value.code, raised.value.expected) == ("SWITCHOVER_UNSET", "a flow from west to east")
+
+
+def test_only_what_was_promoted_is_brought_back() -> None:
+    """A topic that is still copied has nothing to bring; nothing at all is a mistake."""
+    enrolled = [enrolment("c", "d1"), enrolment("a", "d1"), enrolment("b")]
+    assert copies_to_bring_back(THERE, enrolled, None) == ["a", "c"]
+    assert copies_to_bring_back(THERE, enrolled, lambda topic: topic == "c") == ["c"]
+    with pytest.raises(UsageError, match="there is nothing to bring back") as raised:
+        copies_to_bring_back(THERE, enrolled, lambda topic: topic == "b")
+    assert (raised.value.code, raised.value.seen) == ("NOTHING_CHOSEN", "2 promoted topics")

@@ -78,7 +78,7 @@ def test_who_cannot_let_writers_in_is_told_how_to_go_on_without_the_source() -> 
         raise Retriable("no broker of east answers")
 
     sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
-    parts = SimpleNamespace(flow="orders-dr", welcome=gone, **sides)
+    parts = SimpleNamespace(flow="orders-dr", let_in=gone, **sides)
     steps = Steps(cast(Any, parts), "d1", "d1", {"a": enrolment("a", "d1")}, True, Notes(), cast(Any, None))
     with pytest.raises(Retriable, match="no broker of east answers") as caught:
         steps.redirect(Deadline(5.0))

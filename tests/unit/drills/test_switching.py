@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 from uuid import UUID
 
 import pytest
@@ -22,7 +23,7 @@ from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState
 from onceover.drills.looks.rpo import Objectives
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
-from onceover.drills.switching.course import REVERSE, STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES, course_of
+from onceover.drills.switching.course import REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import done_under
 from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
@@ -47,6 +48,12 @@ EAST, WEST = {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.
 def enrolment(topic: str, promoted_by: str = "") -> Enrolment:
     found = Enrolment(topic, topic, UUID(int=1), UUID(int=2), {0: 0}, 0)
     return found.as_promoted(promoted_by, LeftAt(7, 70), {0: 5}, {0: 3}) if promoted_by else found
+
+
+def names_of(mode: str) -> list[str]:
+    """Return the steps of a switchover whose flow names one that leads back."""
+    steps = MagicMock(looked_s=0.0, parts=MagicMock(quiet_s=0.0))
+    return [step.name for step in course_of(mode, steps, goes_on=False)]
 
 
 def written(*entries: tuple[str, str, Mapping[str, Any]]) -> list[JournalEntry]:
@@ -94,8 +101,7 @@ def outcome(
             "partitions_unknown": unknown,
         },
     }
-    steps: Sequence[str] = STEP_NAMES if mode == PLANNED else UNPLANNED_NAMES
-    steps = ["redirect", "verify", "undo"] if goes_on else steps
+    steps = ["redirect", "verify", "undo"] if goes_on else names_of(mode)
     results = [
         StepResult(
             step,

@@ -51,7 +51,7 @@ def steps(notes: Notes | None = None, copies: Callable[[], Any] = lambda: COPIES
         "source": SimpleNamespace(alias="east", hasty=refuses(AWAY)),
         "led_back": lambda: (),
         "target": SimpleNamespace(alias="west", retry=lambda call: call(), topics=lambda _: copies()),
-        "welcome": lambda _: {},
+        "let_in": lambda _: {},
         "denied": lambda _: (),
         "redirect": redirect,
         "heard": heard,
@@ -64,7 +64,7 @@ def steps(notes: Notes | None = None, copies: Callable[[], Any] = lambda: COPIES
 
 def test_clients_are_brought_over_although_nobody_can_ask_whom_the_way_back_keeps_off() -> None:
     """Its journal is on the source, which is gone; what is denied on the target is named."""
-    switching = steps(welcome=refuses(AWAY), denied=lambda copies: [f"DENY WRITE on {copies[0]}"])
+    switching = steps(let_in=refuses(AWAY), denied=lambda copies: [f"DENY WRITE on {copies[0]}"])
     assert switching.redirect(Deadline(5.0)) == {"exit_code": 0}
     assert cast(Any, switching.parts).heard == [("redirect", ["a", "b"])]
     told = dict(switching.findings)
@@ -79,7 +79,7 @@ def test_that_the_target_cannot_be_asked_holds_up_no_redirect() -> None:
 
 
 def test_who_is_let_in_is_told() -> None:
-    switching = steps(welcome=lambda _: {"let_in": {"acls": 2}})
+    switching = steps(let_in=lambda _: {"let_in": {"acls": 2}})
     assert switching.redirect(Deadline(5.0)) == {"let_in": {"acls": 2}, "exit_code": 0}
     assert switching.findings == []
 

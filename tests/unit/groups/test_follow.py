@@ -10,7 +10,8 @@ import pytest
 from onceover.errors import Retriable, UsageError
 from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.groups.decide import Allowed
-from onceover.groups.follow import Followed, follow
+from onceover.groups.follow import Followed, GroupFollowing
+from onceover.planning.operation import Caller
 from tests.unit.groups.groupworld import SHIFT, Lines, World
 
 
@@ -29,7 +30,8 @@ class Run:
             return len(self.pauses) >= self._looks
 
         real = GroupSync(cast(Any, self._world), Allowed(), cast(Any, Lines().opened), 1)
-        return follow(sync or real, 10.0, pause, self.told.append, clock=lambda: 0.0)
+        following = GroupFollowing(sync or real, 10.0, pause, clock=lambda: 0.0)
+        return following.apply(Caller(lambda _: None, self.told.append))
 
 
 def test_groups_are_kept_in_place() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -19,9 +20,10 @@ from onceover.groups.forerunners import (
     Promoters,
     _Forerunner,
     counterpart_before,
+    promoters_of,
 )
 from onceover.model import TopicPartition
-from onceover.state.records.enrolment import PlacedProgress
+from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
 TP = TopicPartition("orders", 3)
@@ -236,3 +238,28 @@ def test_a_state_that_cannot_be_read_now_matters_where_nobody_else_knows() -> No
         with pytest.raises(Retriable, match="of flow x"):
             answered(asked, "payments")
     assert looks == [1]
+
+
+def test_who_promoted_counts_where_it_copied_between_the_same_clusters() -> None:
+    """The other way round, elsewhere, or without a word about where: nobody's forerunner."""
+    copied = Enrolment("orders", "copy.orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
+    promoted = copied.as_promoted("d1", LeftAt(7, 70), {0: 5}, {0: 3})
+    flows = [
+        SimpleNamespace(name=name, clusters=clusters, enrolments=(promoted, copied))
+        for name, clusters in {
+            "ours": (EAST, WEST),
+            "turned": (WEST, EAST),
+            "elsewhere": (EAST, "id-north"),
+            "unknown": (None, WEST),
+        }.items()
+    ]
+    assert promoters_of(flows, {}, WEST, EAST) == Promoters({"ours": {PromotedPair("copy.orders", "orders")}})
+
+
+def test_only_what_passes_leaves_open_who_promoted() -> None:
+    """State that nobody can read will not be read by asking again."""
+    damaged, away = NeedsOperator("it is damaged", code="STATE_DAMAGED"), Retriable("no answer", where="west")
+    assert promoters_of([], {"a": damaged}, WEST, EAST).unread is None
+    unread = promoters_of([], {"a": damaged, "b": away}, WEST, EAST).unread
+    assert unread is not None
+    assert (unread.message, unread.where) == ("what flow b has promoted is not known: no answer", "west")

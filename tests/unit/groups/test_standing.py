@@ -5,7 +5,7 @@ from __future__ import annotations
 from onceover.errors import Retriable
 from onceover.groups.decide import Allowed, Direction, PartitionFacts
 from onceover.groups.plan import GroupFacts, GroupView, plan_groups
-from onceover.groups.standing import describe_standing, standing_of, unknown_standing
+from onceover.groups.standing import describe_standing, groups_standing, unknown_standing
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
@@ -36,7 +36,7 @@ TRANSLATED = Translated(60)
 
 def test_each_group_has_both_positions_and_one_word() -> None:
     """The worst of its partitions; a reason where there is one."""
-    told = standing_of(
+    told = groups_standing(
         plan_groups(
             view(
                 group("new", facts(0, 50, None, TRANSLATED)),
@@ -67,7 +67,7 @@ def test_size_is_bounded_and_who_needs_somebody_is_shown() -> None:
     """Of a thousand groups with a hundred partitions each."""
     partitions = [facts(number, 50, None, TRANSLATED) for number in range(100)]
     many = [group(f"g{number}", *partitions) for number in range(1000)]
-    told = standing_of(plan_groups(view(*many, group("zz", error=Retriable("away"))), Allowed()))
+    told = groups_standing(plan_groups(view(*many, group("zz", error=Retriable("away"))), Allowed()))
     assert told["groups"][0]["group"] == "zz"
     assert (len(told["groups"]), told["more"]) == (50, 951)
     assert max(len(entry["positions"]) for entry in told["groups"]) == 5
@@ -76,5 +76,5 @@ def test_size_is_bounded_and_who_needs_somebody_is_shown() -> None:
 
 def test_nothing_and_nobody_knows() -> None:
     """Each is a word of its own."""
-    assert describe_standing(standing_of(plan_groups(view(), Allowed())), "f") == "none"
+    assert describe_standing(groups_standing(plan_groups(view(), Allowed())), "f") == "none"
     assert describe_standing(unknown_standing(Retriable("away").as_dict()), "f") == "not known: away"

@@ -15,7 +15,8 @@ from onceover.metrics.catalogue import ALL, MetricKind
 from onceover.metrics.figures import Distribution, Figures, exposition
 from onceover.metrics.fromstatus import add_drills, add_driver, flow_figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
-from onceover.operate.statusshape import broken_entry, with_fault
+from onceover.operate.statusneeds import with_fault
+from onceover.operate.statusshape import broken_entry
 from onceover.state.records.runstate import RunState
 from tests.support.raw.hostilenames import HOSTILE
 from tests.support.worlds.statusentries import NOW_MS, partition_entry, running_entry, status_entry

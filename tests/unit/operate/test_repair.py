@@ -7,8 +7,10 @@ from uuid import UUID
 import pytest
 
 from onceover.clock import now_ms
+from onceover.errors import UsageError
 from onceover.model import TopicPartition
 from onceover.operate import repair
+from onceover.operate.repair import RESEED, RESUME, SKIP, RepairRequest
 from onceover.state import names
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
@@ -57,3 +59,31 @@ def test_a_resume_says_whether_anybody_hears_it(
     plan = planned(monkeypatch, state_of(layout, now_ms() - silent_ms))
     assert plan.changes[0].to == ("checked anew" if heard else "checked anew when the flow is started")
     assert plan.again == {TP: STOP}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        RepairRequest(RESUME),
+        RepairRequest(RESUME, TopicPartition("a", 0)),
+        RepairRequest(RESEED, TopicPartition("a", 0)),
+        RepairRequest(SKIP, TopicPartition("a", 0), 0),
+    ],
+)
+def test_what_can_be_meant_is_asked(request_: RepairRequest) -> None:
+    request_.check()
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (RepairRequest("repair"), "there is no action 'repair'"),
+        (RepairRequest(SKIP, None, 3), "skip-to needs a partition"),
+        (RepairRequest(RESEED, TopicPartition("a", 0), 3), "reseed takes no offset"),
+        (RepairRequest(SKIP, TopicPartition("a", 0)), "skip-to needs an offset"),
+        (RepairRequest(SKIP, TopicPartition("a", 0), -1), "skip-to needs an offset"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_a_cluster_is_asked(request_: RepairRequest, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        request_.check()

@@ -20,9 +20,10 @@ from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate import status as module
 from onceover.operate.status import flow_status
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
-from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.operate.statusshape import shape
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import DONE, FAILED, Layout
 from onceover.wire.progress import NOBODY, ProgressMeta

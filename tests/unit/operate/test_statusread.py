@@ -15,8 +15,9 @@ from onceover.kafka import calls
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate import statusread
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusread import FlowFacts, PartitionStatusReader
-from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.operate.statusshape import shape
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import Layout

@@ -12,8 +12,9 @@ from onceover.cli.terminal.statustext import describe
 from onceover.copy.waits import slowed_note
 from onceover.kafka.logs.usage import ActiveProducer
 from onceover.model import TopicPartition
+from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusread import FlowFacts, SourceLogs
-from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.operate.statusshape import shape
 from onceover.state import names
 from onceover.state.records.layout import DONE
 from onceover.state.records.standstill import Standstill, standstill_note

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.errors import NeedsOperator
-from onceover.planning.approval import NOTHING, Approval, Item, ObjectState, fenced, items_of
+from onceover.planning.approval import NOTHING, Approval, Item, ObjectState, fenced_so_far, items_of
 from onceover.planning.plan import Change
 
 SHOWN = Item("position orders:3", "repeat", 10, ObjectState("SOURCE_RECREATED", "a1"))
@@ -57,9 +57,9 @@ def test_everything_else_is_refused_and_says_why(now: Item, text: str) -> None:
 
 def test_a_moment_later_more_offsets_are_the_same_change() -> None:
     """With everybody fenced: what came since the plan was shown came because the flow ran."""
-    GIVEN.check([replace(SHOWN, records=1_000_000)], "orders:3", done=fenced("f"))
+    GIVEN.check([replace(SHOWN, records=1_000_000)], "orders:3", done=fenced_so_far("f"))
     with pytest.raises(NeedsOperator, match=r"running copy is fenced \(`onceover replicate f` starts"):
-        GIVEN.check([replace(SHOWN, risk="skip")], "orders:3", done=fenced("f"))
+        GIVEN.check([replace(SHOWN, risk="skip")], "orders:3", done=fenced_so_far("f"))
 
 
 def test_what_was_written_under_it_spends_it() -> None:

@@ -89,7 +89,7 @@ def test_what_the_targets_retention_has_deleted_is_not_read() -> None:
     log = FakeLog(start=150, end=150)
     assert after(log, 100) == Behind(is_unclear=True)
     assert after(log, 149) == Behind()
-    assert beyond.written_behind(holding(log), SOURCE, 100, 150, OWN_ID) is None
+    assert beyond.batch_behind(holding(log), SOURCE, 100, 150, OWN_ID) is None
 
 
 def test_the_first_committed_batch_of_our_own_is_found(log: FakeLog) -> None:
@@ -112,16 +112,16 @@ def test_what_reaches_over_the_known_end_is_not_behind_it() -> None:
     log.append([*CONTENT, *CONTENT], OWN_ID)
     log.decide(OWN_ID, commit=True)
     assert after(log, 1) == Behind()
-    assert beyond.written_behind(holding(log), SOURCE, 1, log.end, OWN_ID) is None
+    assert beyond.batch_behind(holding(log), SOURCE, 1, log.end, OWN_ID) is None
 
 
 def test_what_is_open_is_written_all_the_same(log: FakeLog) -> None:
     """Where a transaction begins that nobody has ended, and what it has written behind that."""
     log.append(CONTENT, OWN_ID)
     assert after(log, 1) == Behind()
-    assert beyond.written_behind(holding(log), SOURCE, 1, log.end, OWN_ID) == 2
-    assert beyond.written_behind(holding(log), SOURCE, 3, log.end, OWN_ID) is None
-    assert beyond.written_behind(holding(log), SOURCE, 1, log.end, OTHERS_ID) is None
+    assert beyond.batch_behind(holding(log), SOURCE, 1, log.end, OWN_ID) == 2
+    assert beyond.batch_behind(holding(log), SOURCE, 3, log.end, OWN_ID) is None
+    assert beyond.batch_behind(holding(log), SOURCE, 1, log.end, OTHERS_ID) is None
 
 
 def test_a_record_that_was_aborted_was_never_committed(log: FakeLog) -> None:
@@ -144,7 +144,7 @@ def test_others_may_have_written_more_than_is_read(log: FakeLog, monkeypatch: py
     assert after(log, 1) == Behind()
     monkeypatch.setattr(beyond, "_MOST_BYTES", 71)
     assert after(log, 1) == Behind(is_unclear=True)
-    assert beyond.written_behind(holding(log), SOURCE, 1, log.end, OWN_ID) is None
+    assert beyond.batch_behind(holding(log), SOURCE, 1, log.end, OWN_ID) is None
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_others_may_have_written_more_than_is_read(log: FakeLog, monkeypatch: py
     [
         lambda cluster: beyond.behind(cluster, SOURCE, 1, 4, {OWN_ID}),
         lambda cluster: beyond.behind(cluster, SOURCE, 0, 4, {OWN_ID}),
-        lambda cluster: beyond.written_behind(cluster, SOURCE, 1, 4, OWN_ID),
+        lambda cluster: beyond.batch_behind(cluster, SOURCE, 1, 4, OWN_ID),
     ],
 )
 def test_a_lane_waits_for_no_leader(log: FakeLog, look: Callable[[FakeCluster], object]) -> None:

@@ -15,7 +15,8 @@ import pytest
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
-from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.operate.statusfacts import StatusFacts, StatusSide
+from onceover.operate.statusshape import shape
 from onceover.spark import driver, untilend
 from onceover.spark.driver import Begun, DriverRun, known_stops
 from tests.support.fakes.fakecluster import FakeCluster

@@ -88,7 +88,7 @@ def test_what_a_handler_of_before_left_open_is_not_told_by_one_position(
     outcome: TransactionOutcome,
 ) -> None:
     """What is open may be records of another partition, whose position tells them committed."""
-    monkeypatch.setattr(resume, "written_behind", lambda *_: None)
+    monkeypatch.setattr(resume, "batch_behind", lambda *_: None)
     target: Any = SimpleNamespace(each_open=lambda ids: Each(dict.fromkeys(ids, (9, 7))))
     seen = {A: evidence(A, meta=replace(meta(9, instance), producer=producer), target_end=12)}
     resume._with_what_is_open(target, LaneWriter(7, alone=True, mixed=False), seen, {})

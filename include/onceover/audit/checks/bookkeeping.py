@@ -20,8 +20,8 @@ from onceover.audit.checks.positions import CheckedPosition, check_position
 from onceover.audit.checks.receipts import check_receipts, ledger
 from onceover.audit.checks.result import Area, Check, PartitionResult
 from onceover.audit.model import Mode, Side
-from onceover.audit.ranges.cut import StoredPair
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
+from onceover.audit.ranges.tiling import StoredPair
 from onceover.audit.records.batches import Unreadable
 from onceover.errors import NeedsOperator, Retriable
 from onceover.groups.decide import Direction, Remembered
@@ -66,13 +66,6 @@ def check_bookkeeping(
         checks += _groups(flow, target, moved, look)
     commits = sorted((c for each in work for c in each.ledger.commits), key=lambda commit: commit.commit_ms)
     return BookkeepingChecks(tuple(checks), tuple(commits[-_MAX_COMMITS:]))
-
-
-def check_without_groups(
-    store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult], look: RecordLooks
-) -> tuple[Check, ...]:
-    """Check positions, offset map and receipts; arguments and errors are those of ``check_bookkeeping``."""
-    return tuple(_checks(_works(store, snapshot, partitions), snapshot, look))
 
 
 def _works(

@@ -147,7 +147,7 @@ class Decided(NamedTuple):
         return _one(Reason.NOT_IN_MAP, finding, at, why)
 
 
-def parted(findings: Iterable[Finding], decided: Decided) -> Iterator[Finding]:
+def told_apart(findings: Iterable[Finding], decided: Decided) -> Iterator[Finding]:
     """Yield findings, a pair by likeness as two where its record on the source was decided against.
 
     That one was never copied, so what is like it on the target is something else.

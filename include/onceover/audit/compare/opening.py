@@ -21,7 +21,7 @@ from onceover.audit.compare.excuses import (
     Repeats,
     held,
     joined,
-    parted,
+    told_apart,
 )
 from onceover.audit.compare.listing import listing
 from onceover.audit.compare.sides import Sides
@@ -71,7 +71,7 @@ def name_differences(
     excused = Excused(excuses, task.proven)
     # Without an excuse to be asked, findings that are not listed need not be made.
     counts = None if excuses else alignment.counts
-    named = listing(span, excused.left(parted(alignment.findings(), decided)), sides.max_findings, counts)
+    named = listing(span, excused.left(told_apart(alignment.findings(), decided)), sides.max_findings, counts)
     digests = (
         _digest(pieces.source(), excused.source, span, Side.SOURCE),
         _digest(pieces.target(), excused.target, span, Side.TARGET),

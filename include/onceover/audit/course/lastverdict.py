@@ -15,6 +15,7 @@ from typing import Final
 from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.model import FindingKind, Mode
+from onceover.audit.ranges.snapshot import AuditSnapshot
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, AuditAnswer, AuditFailure, Verdict, Verdicts
 
@@ -42,6 +43,21 @@ class FinishedAudit:
     quality: QualityVerdict
     ids: Ids
     logs: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, answer: AuditAnswer, snapshot: AuditSnapshot, result: AuditResult, quality: QualityVerdict
+    ) -> FinishedAudit:
+        """Return one with the ids and logs that its snapshot has fixed."""
+        ids: dict[tuple[TopicPartition, TopicPartition | None], tuple[str, str]] = {
+            (seen.source, seen.target): (str(seen.enrolled[0]), str(seen.enrolled[1]))
+            for seen in snapshot.partitions
+        }
+        logs = {tp: (log.start, log.end) for tp, (log, _) in snapshot.surplus.items()}
+        for seen in snapshot.partitions:
+            if seen.target_log is not None:
+                logs[seen.target] = seen.target_log.start, seen.target_log.end
+        return cls(answer, result, quality, ids, logs)
 
 
 def next_verdicts(old: Verdicts | None, told: FinishedAudit) -> Verdicts:

@@ -16,9 +16,9 @@ from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.crossmatch import Sighting, crossmatch, wanted
 from onceover.audit.model import DECIDED, Digest, Finding, Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds
-from onceover.audit.ranges.cut import Hole
 from onceover.audit.ranges.spreading import TargetStretch
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task, tasks
+from onceover.audit.ranges.tiling import Hole
 from onceover.model import TopicPartition
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
-from onceover.audit.ranges.cut import Copied, Hole, StoredPair, borders, cut, holes
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
 from onceover.audit.ranges.tasks import Task
+from onceover.audit.ranges.tiling import Copied, Hole, StoredPair, borders, holes, tile
 from onceover.model import TopicPartition
 from onceover.positions.store import MapStore
 from onceover.wire.offsetmap import MapRecord
@@ -55,7 +55,7 @@ class PlanInputs(NamedTuple):
         for target, (log, source) in self.snapshot.surplus.items():
             bounds = surplus(source, log.topic_id, target, log)
             if not bounds.empty:
-                yield PairPlan(bounds, tuple(cut(bounds, ())))
+                yield PairPlan(bounds, tuple(tile(bounds, ())))
 
     # ---- one to one
 
@@ -66,7 +66,7 @@ class PlanInputs(NamedTuple):
         proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
         return PairPlan(
             bounds,
-            tuple(cut(bounds, proposed, self.range_bytes)),
+            tuple(tile(bounds, proposed, self.range_bytes)),
             holes=_holes(seen, pair, alone=True),
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
@@ -84,7 +84,7 @@ class PlanInputs(NamedTuple):
         if not bounds.empty:
             yield PairPlan(
                 bounds,
-                tuple(cut(bounds, ())),
+                tuple(tile(bounds, ())),
                 untimed=seen.untimed,
                 repeats=True,
                 lapsed=lapsed(seen, _sent_from(seen, pair)),
@@ -134,7 +134,7 @@ class PlanInputs(NamedTuple):
                 bounds = self._surplus_bounds(group, target, log, records)
                 if not bounds.empty:
                     task = self._task(group[0], len(logs), unclaimed=True)
-                    ranges = tuple(cut(bounds, ()))
+                    ranges = tuple(tile(bounds, ()))
                     claims = (union(records),)
                     yield PairPlan(bounds, ranges, spreading=task, claims=claims, untimed=group[0].untimed)
 

@@ -25,9 +25,9 @@ from onceover.audit.model import (
     Unlisted,
     Unverifiable,
 )
-from onceover.audit.ranges.cut import Hole
 from onceover.audit.ranges.spreading import TargetStretch
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
+from onceover.audit.ranges.tiling import Hole
 from onceover.model import TopicPartition
 
 

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from onceover.audit.model import Digest, Finding, Range, Reason, Unlisted, Unverifiable
-from onceover.audit.ranges.cut import Hole
 from onceover.audit.ranges.spreading import TargetStretch
+from onceover.audit.ranges.tiling import Hole
 
 # A task reads this much of its source at most: enough to make its start free, little enough that the
 # workers end at about the same time.

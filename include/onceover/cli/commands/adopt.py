@@ -8,12 +8,12 @@ from functools import partial
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
-from onceover.wiring.failovers.seeding import Adoption, adopter
+from onceover.wiring.failovers.seeding import AdoptionOptions, adopter
 from onceover.wiring.flows import opened
 
 
-def _request(args: argparse.Namespace) -> Adoption:
-    return Adoption(
+def _request(args: argparse.Namespace) -> AdoptionOptions:
+    return AdoptionOptions(
         source=args.mm2_source,
         target=args.mm2_target,
         offsets_topic=args.offsets_topic,

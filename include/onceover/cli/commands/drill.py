@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from onceover.cli.parsers.drill import CANARIES, DRY_RUN, REHEARSAL, SAMPLE, SWITCHOVERS
-from onceover.cli.planned import applied, planned
+from onceover.cli.planned import applied, asked, planned
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
-from onceover.drills.codes import DrillCode
 from onceover.errors import UsageError
-from onceover.planning.approval import Approval, Consent, Item
 from onceover.planning.operation import wait
 from onceover.private import privately
 from onceover.wiring.failovers.drills import (
@@ -28,7 +22,7 @@ from onceover.wiring.failovers.drills import (
 )
 from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
 from onceover.wiring.failovers.switchovers import SwitchoverOptions, abort_drill, confirm_step, switchover
-from onceover.wiring.flows import login, opened
+from onceover.wiring.flows import opened
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
@@ -53,7 +47,7 @@ def run(args: argparse.Namespace) -> CommandResult:
         with privately(), opened(flow, partial(switchover, options=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
-            approval = _asked(flow.flow, "the switchover", plan.items, approved=args.approve)
+            approval = asked(flow.flow, "the switchover", plan.items, approved=args.approve)
             return _told(flow, applied(switching, as_json=args.json, approval=approval))
     with privately(), opened(flow, partial(rehearsal, options=_rehearsal(args), pause=wait)) as rehearsing:
         return _told(flow, applied(rehearsing, as_json=args.json))
@@ -72,7 +66,7 @@ def apply_orphans(args: argparse.Namespace) -> CommandResult:
         plan = export.plan()
         say(plan.describe(), aside=args.json)
         # Nobody is asked about nothing.
-        approval = _asked(flow.flow, "the export", plan.items, approved=args.approve or not plan.changes)
+        approval = asked(flow.flow, "the export", plan.items, approved=args.approve or not plan.changes)
         return applied(export, as_json=args.json, counting="orphans", approval=approval)
 
 
@@ -87,28 +81,6 @@ def _told(flow: Flow, told: CommandResult) -> CommandResult:
     report = str(report_page(flow, str(told.document["drill"])))
     return CommandResult(
         {**told.document, "report": report}, f"{told.text}\nreport: {report}", told.exit_code
-    )
-
-
-def _asked(flow: str, what: str, items: Sequence[Item], *, approved: bool) -> Approval:
-    """Have a person say yes to what was shown, on a terminal or by ``--approve``.
-
-    Raises:
-        UsageError: NOT_APPROVED; nothing was done.
-    """
-    approval = Approval.of(items)
-    if approved:
-        return approval
-    if sys.stdin.isatty():
-        say(f"Type the flow's name ({flow}) to do this: ", aside=True)
-        asked_s = time.monotonic()
-        if sys.stdin.readline().strip() == flow:
-            who, waited_s = login(), round(time.monotonic() - asked_s, 3)
-            return replace(approval, consent=Consent(who, who, "a terminal", waited_s))
-    raise UsageError(
-        f"nobody has approved {what}; nothing was done",
-        code=DrillCode.NOT_APPROVED,
-        resolve="read the plan, then add `--approve`",
     )
 
 

@@ -7,10 +7,11 @@ from functools import partial
 
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult, say
-from onceover.cli.terminal.signals import asked_to_end
+from onceover.cli.terminal.signals import ending_signals
 from onceover.config.flow.load import load_flow
 from onceover.groups.decide import Allowed, Direction
-from onceover.groups.follow import follow as keep_in_place
+from onceover.groups.follow import GroupFollowing
+from onceover.planning.operation import Caller
 from onceover.shown import visible
 from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
@@ -25,7 +26,7 @@ def plan(args: argparse.Namespace) -> CommandResult:
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, write it."""
     flow, making = load_flow(args.flow), partial(group_sync, request=_request(args))
-    with asked_to_end() as asked, opened(flow, making) as sync:
+    with ending_signals() as asked, opened(flow, making) as sync:
         return applied(sync, as_json=args.json, counting="groups", pause=asked.wait)
 
 
@@ -36,8 +37,9 @@ def follow(args: argparse.Namespace) -> CommandResult:
     def tell(line: str) -> None:
         say(visible(line), aside=args.json)
 
-    with asked_to_end() as asked, opened(flow, partial(group_sync, request=request)) as sync:
-        followed = keep_in_place(sync, args.interval, asked.wait, tell)
+    with ending_signals() as asked, opened(flow, partial(group_sync, request=request)) as sync:
+        following = GroupFollowing(sync, args.interval, asked.wait)
+        followed = following.apply(Caller(lambda _: None, tell))
     document = {"flow": flow.flow, "direction": str(request.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)
 

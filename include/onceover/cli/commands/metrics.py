@@ -10,14 +10,14 @@ from pathlib import Path
 
 from onceover.audit.report.htmlpage import put
 from onceover.cli.terminal.output import CommandResult, say
-from onceover.cli.terminal.signals import asked_to_end
+from onceover.cli.terminal.signals import ending_signals
 from onceover.config import files as config_files
 from onceover.config.files import FLOW_FILES
 from onceover.config.flow.load import listed_flow_files
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
-from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, look_once, own_version
+from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, answering_version, look_once
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     level = names_log.level
     try:
         with (
-            asked_to_end() as asked,
+            ending_signals() as asked,
             _pushing(args.otlp, exporter, args.interval),
             serving(args.host, args.port, exporter.scrape) as port,
         ):
@@ -82,7 +82,7 @@ def _pushing(url: str | None, exporter: Exporter, interval_s: float) -> Iterator
     # Only here: OpenTelemetry's libraries take longer to load than all the rest.
     from onceover.metrics.push import OtlpPush
 
-    push = OtlpPush(url, own_version(), exporter.scrape, interval_s)
+    push = OtlpPush(url, answering_version(), exporter.scrape, interval_s)
     push.start()
     try:
         yield

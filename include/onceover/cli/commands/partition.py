@@ -8,9 +8,9 @@ from functools import partial
 from onceover.cli.planned import ADD_APPLY, applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
-from onceover.operate.repair import SKIP
+from onceover.operate.repair import SKIP, RepairRequest
 from onceover.wiring.flows import opened
-from onceover.wiring.repairs import RepairRequest, repairer
+from onceover.wiring.repairs import repairer
 
 
 def run(args: argparse.Namespace) -> CommandResult:

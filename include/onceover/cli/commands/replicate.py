@@ -18,7 +18,7 @@ from onceover.cli.sparkjob import JobEnd, job_end, running_job, stopped_early
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.goal import Goal
 from onceover.cli.terminal.output import CommandResult
-from onceover.cli.terminal.signals import asked_to_end
+from onceover.cli.terminal.signals import ending_signals
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow, say_clash
 from onceover.errors import Retriable
@@ -67,7 +67,7 @@ def describe(document: Mapping[str, Any]) -> str:
 
 
 def _execute(flow: Flow, job: SparkJob, progress: _Progress, restarts: Restarts) -> dict[str, Any]:
-    with asked_to_end() as stopping:
+    with ending_signals() as stopping:
 
         def pause(end: JobEnd, pause_s: float) -> None:
             if stopping.wait(pause_s):

@@ -9,7 +9,7 @@ from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
 from onceover.seeding.plan import Choice
-from onceover.wiring.failovers.seeding import Seeding, seeder
+from onceover.wiring.failovers.seeding import SeedingOptions, seeder
 from onceover.wiring.flows import opened
 
 
@@ -25,5 +25,5 @@ def apply(args: argparse.Namespace) -> CommandResult:
         return applied(seeding, as_json=args.json, counting="positions")
 
 
-def _request(args: argparse.Namespace) -> Seeding:
-    return Seeding(args.origin, Choice(args.replace, args.missing), args.topic)
+def _request(args: argparse.Namespace) -> SeedingOptions:
+    return SeedingOptions(args.origin, Choice(args.replace, args.missing), args.topic)

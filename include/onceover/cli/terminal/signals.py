@@ -12,7 +12,7 @@ _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def asked_to_end() -> Iterator[threading.Event]:
+def ending_signals() -> Iterator[threading.Event]:
     """Yield what is set once somebody asks. What is ignored stays so, as under nohup."""
     asked = threading.Event()
     wanted = [number for number in _ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]

@@ -17,7 +17,7 @@ from onceover.exitstatus import OK, TEMPORARY, USAGE
 from onceover.groups.standing import describe_standing
 from onceover.operate.codes import StatusCode
 from onceover.operate.states import CopyState, PartitionState
-from onceover.operate.statusshape import partition_name
+from onceover.operate.statusneeds import partition_name
 from onceover.operate.stuck import transaction_words
 from onceover.shown import lined
 from onceover.state.records.runstate import describe_run

@@ -74,7 +74,7 @@ def outcome_of(name: str, error: Exception) -> ConnectorOutcome:
 def ended(context: Context, operation: str, view: ConnectorView, error: Exception) -> ConnectorOutcome:
     """Return what became of a connector that was left on the way, how it was left, and what to do next."""
     told = outcome_of(view.name, error)
-    ways = Ways(context, operation, view.name)
+    ways = GoOnCommands(context, operation, view.name)
     try:
         now, asked = settled(context, view.name)
     except Exception as silent:  # noqa: BLE001 - what ended the run is not to be hidden by a look
@@ -98,7 +98,7 @@ def ended(context: Context, operation: str, view: ConnectorView, error: Exceptio
     return told.left(text, now.state, unfinished=stopped or moved)
 
 
-def _on(context: Context, view: ConnectorView, asked: str | None, ways: Ways) -> str:
+def _on(context: Context, view: ConnectorView, asked: str | None, ways: GoOnCommands) -> str:
     """Return the way on from a stop, which is another one where the next run takes it for somebody's."""
     if asked is None:
         return f"{ways.stopped}{_perhaps(context, view)}"
@@ -152,7 +152,7 @@ def _agrees(now: ConnectorState, asked: str | None) -> bool:
     return now.state == RUNNING and asked in (STARTED, None) and has_tasks
 
 
-class Ways:
+class GoOnCommands:
     """The commands that go on with a run, and back, as a person copies them.
 
     Args:

@@ -13,13 +13,13 @@ from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import STOPPED, ConnectorOutcome, ConnectorPlan, EndState
 from onceover.connectors.moving.context import HARD, MIGRATE, SOFT, Context, MarkDone, newest_of
 from onceover.connectors.moving.downgrade import HardDowngrade, SoftDowngrade, downgrade_manifest
-from onceover.connectors.moving.ending import MIGRATION, ROLLBACK, Ways
+from onceover.connectors.moving.ending import MIGRATION, ROLLBACK, GoOnCommands
 from onceover.connectors.moving.migrate import MigrationRun, migration_manifest
 from onceover.connectors.moving.rollback import RollbackRun
 from onceover.connectors.moving.verify import judge
 from onceover.connectors.planning.back import plan_hard, plan_rollback, plan_soft
 from onceover.connectors.planning.foresight import foreseen
-from onceover.connectors.planning.plan import default_topic, plan_migration, unfinished
+from onceover.connectors.planning.plan import default_topic, plan_migration, unasked_topic, unfinished
 from onceover.connectors.planning.view import ConnectorView
 from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.record.orders import standing
@@ -148,8 +148,8 @@ MOVES: Final[Mapping[ConnectorMove, MoveSteps]] = {
 
 def _meant_topic(context: Context, name: str) -> str:
     """Return the topic that a connector is to have: unless one is named, the one that it has is right."""
-    has = None if context.request.topic else own_topic(context, name)
-    return has or asked_topic(context, name)
+    access = context.access
+    return context.request.topic or unasked_topic(access.rest.state(name), access.global_topic)
 
 
 def own_topic(context: Context, name: str) -> str | None:
@@ -186,7 +186,7 @@ def _owed(context: Context, view: ConnectorView, run: Manifest) -> str:
     if not view.state.is_stopped:
         return ""
     kind = MIGRATION if run.operation == MIGRATE else f"{MIGRATION} {run.operation}"
-    return f"it is {STOPPED} by an interrupted run ({kind}): {Ways(context, kind, view.name).stopped}"
+    return f"it is {STOPPED} by an interrupted run ({kind}): {GoOnCommands(context, kind, view.name).stopped}"
 
 
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.backoff import Deadline
-from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
+from onceover.connectors.model import ConnectorOffsets, ConnectorState, RawOffset
 from onceover.connectors.offsets.keys import OffsetMove, compare, is_place, named, parse_key, shown, step_of
 from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.steps import StepName, reached
@@ -47,7 +47,7 @@ class OffsetProgress:
     def between(
         cls,
         values: Mapping[bytes, bytes],
-        now: Snapshot,
+        now: ConnectorOffsets,
         fallen: frozenset[bytes] = frozenset(),
         again: frozenset[bytes] = frozenset(),
     ) -> OffsetProgress:

@@ -15,7 +15,7 @@ from uuid import UUID
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.connectors.codes import ConnectorCode
-from onceover.connectors.model import Isolation, RawOffset, Snapshot
+from onceover.connectors.model import ConnectorOffsets, Isolation, RawOffset
 from onceover.connectors.offsets.keys import parse_key
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
@@ -55,7 +55,7 @@ class Scan:
     taken_at_ms: int
     topic_id: UUID | None = None
 
-    def snapshot(self, connector: str) -> Snapshot:
+    def snapshot(self, connector: str) -> ConnectorOffsets:
         """Return what it holds of one connector.
 
         A key of several partitions has the value that was written last by the records' times. Where values
@@ -79,7 +79,7 @@ class Scan:
                 conflicts.add(key)
             if other is None or record.timestamp_ms > other.timestamp_ms:
                 values[key] = record
-        return Snapshot(
+        return ConnectorOffsets(
             connector=connector,
             topic=self.topic,
             isolation=self.isolation,

@@ -21,7 +21,7 @@ from onceover.connectors.offsets.scan import PATIENCE_S, Scan, scan_topic
 from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.rights import needing
 from onceover.connectors.settings import ConnectSettings
-from onceover.connectors.workers.muster import Endpoints, endpoints, muster
+from onceover.connectors.workers.membership import Endpoints, endpoints, membership_of
 from onceover.connectors.workers.reaching import known_cluster_id
 from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
 from onceover.errors import NeedsOperator, Retriable, UsageError
@@ -232,13 +232,13 @@ class ConnectAccess:
 
     def _answers(self) -> list[WorkerAnswer]:
         named = [(url, endpoints(url, _resolved)) for url in self.rest.urls]
-        for one, other in muster(named, []).twice:
+        for one, other in membership_of(named, []).twice:
             raise self._differ(f"{one} and {other} lead to the same worker", "each worker named once")
         answers = [self._ask(url) for url in self.rest.urls]
         with needing(self.worker_cluster.config, "DESCRIBE", f"group {self.group_id}"):
             group = self.worker_cluster.retry(self._group, Deadline(_REBALANCE_S))
         members = [advertised_url(member.metadata) for member in group.members]
-        seen = muster(named, [(url, _places(url)) for url in members])
+        seen = membership_of(named, [(url, _places(url)) for url in members])
         told = f"{len(members)} members: {', '.join(members) or 'none'}"
         expected = f"{len(answers)}, each answering: {', '.join(self.rest.urls)}"
         if seen.differs or seen.doubtful:

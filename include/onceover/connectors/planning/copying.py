@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onceover.connectors.codes import ConnectorCode
-from onceover.connectors.model import Snapshot
+from onceover.connectors.model import ConnectorOffsets
 from onceover.connectors.offsets.keys import SENTINEL_VALUE, differing, named, partition_of, sentinel_key
 from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.offsets.write import Entry
@@ -14,7 +14,7 @@ from onceover.errors import NeedsOperator
 
 
 def copy_entries(
-    values: Mapping[bytes, bytes], own: Snapshot | None, name: str, partitions: int
+    values: Mapping[bytes, bytes], own: ConnectorOffsets | None, name: str, partitions: int
 ) -> list[Entry]:
     """Return what is written to a connector's own topic: its offsets, tombstones for keys that are no more,
     or KIP-618's sentinel where there is no offset."""

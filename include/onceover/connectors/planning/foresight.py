@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from onceover.connectors.model import PAUSED, RUNNING, STOPPED, ConnectorPlan, Snapshot
+from onceover.connectors.model import PAUSED, RUNNING, STOPPED, ConnectorOffsets, ConnectorPlan
 from onceover.connectors.offsets.keys import snapshot_state
 from onceover.connectors.planning import debezium
 from onceover.connectors.planning.view import ConnectorView
@@ -80,7 +80,7 @@ def _warnings(view: ConnectorView, *, stands: bool, stops: bool) -> Iterator[str
         yield hint
 
 
-def _snapshot_of(offsets: Snapshot | None) -> str | None:
+def _snapshot_of(offsets: ConnectorOffsets | None) -> str | None:
     states = {snapshot_state(value) for value in offsets.offsets.values()} if offsets else set()
     known = sorted(state for state in states if state is not None)
     return ", ".join(known) or None

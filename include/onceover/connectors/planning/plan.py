@@ -13,8 +13,9 @@ from onceover.connectors.model import (
     SOURCE,
     STOPPED,
     UNKNOWN_TYPE,
+    ConnectorOffsets,
     ConnectorPlan,
-    Snapshot,
+    ConnectorState,
 )
 from onceover.connectors.offsets.keys import (
     holds_null,
@@ -44,6 +45,11 @@ def default_topic(global_topic: str, connector: str) -> str:
     return f"{global_topic}-{connector}"
 
 
+def unasked_topic(state: ConnectorState, global_topic: str) -> str:
+    """Return the topic that a connector's offsets are meant to be in where none was asked for."""
+    return state.own_topic(global_topic) or default_topic(global_topic, state.name)
+
+
 def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     """Return what moving the offsets to the connector's own topic would do from here on.
 
@@ -69,7 +75,7 @@ def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorP
     )
 
 
-def stale_keys(own: Snapshot | None, offsets: Iterable[bytes]) -> list[bytes]:
+def stale_keys(own: ConnectorOffsets | None, offsets: Iterable[bytes]) -> list[bytes]:
     """Return the keys of a topic that hold offsets which are no longer there."""
     return [] if own is None else sorted(own.offsets.keys() - set(offsets))
 
@@ -192,7 +198,7 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
         yield from own_topic_refusals(view, view.own)
 
 
-def value_refusals(snapshot: Snapshot, partitions: int) -> Iterator[Refusal]:
+def value_refusals(snapshot: ConnectorOffsets, partitions: int) -> Iterator[Refusal]:
     """Yield what makes the offsets of a connector ambiguous or no offsets."""
     where = f"{snapshot.connector} in {snapshot.topic}"
     null = [key for key, value in snapshot.values.items() if holds_null(key, value)]
@@ -214,7 +220,7 @@ def value_refusals(snapshot: Snapshot, partitions: int) -> Iterator[Refusal]:
         )
 
 
-def stop_refusals(view: ConnectorView, offsets: Snapshot | None) -> Iterator[Refusal]:
+def stop_refusals(view: ConnectorView, offsets: ConnectorOffsets | None) -> Iterator[Refusal]:
     """Yield why a connector is better not stopped now; none where it stands already.
 
     Args:
@@ -241,7 +247,7 @@ def stop_refusals(view: ConnectorView, offsets: Snapshot | None) -> Iterator[Ref
         )
 
 
-def empty_refusals(own: Snapshot) -> Iterator[Refusal]:
+def empty_refusals(own: ConnectorOffsets) -> Iterator[Refusal]:
     """Yield why a topic cannot be the truth about a connector."""
     if not own.values and not own.sentinels:
         yield Refusal(
@@ -329,7 +335,7 @@ def migration_warnings(view: ConnectorView) -> Iterator[str]:
             yield f"{view.topic} also holds offsets of {', '.join(shared)}"
 
 
-def _shown_otherwise(seen: list[tuple[Any, Any]], base: Snapshot, *, values: bool) -> bool:
+def _shown_otherwise(seen: list[tuple[Any, Any]], base: ConnectorOffsets, *, values: bool) -> bool:
     """Tell whether GET shows others than the scan; a running connector's values move meanwhile."""
     raw = {}
     for key, value in base.offsets.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.connectors.planning.access import OffsetsTopic
-from onceover.connectors.rights import may_on_new_topic, principal_of
+from onceover.connectors.rights import may_on_new_topic, named_principal
 from onceover.connectors.settings import RoleClient
 from onceover.errors import OnceoverError
 from onceover.kafka.admin.acls import ALLOW, DENY, EVERY_TOPIC, PREFIXED, Acl, AclAdmin, NoAuthorizer
@@ -107,7 +107,7 @@ def _asked(
         with whole, whole.hasty(_PATIENCE_S) as cluster:
             return _may(cluster, topic, _NEEDS[client.role]), ""
     except OnceoverError as error:
-        who = client.principal or principal_of(client.settings)
+        who = client.principal or named_principal(client.settings)
         silent[login] = f"asking as {who} failed: {error.message}"
         return None, silent[login]
 

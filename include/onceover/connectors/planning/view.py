@@ -19,9 +19,9 @@ from onceover.connectors.model import (
     RUNNING,
     SOURCE,
     STOPPED,
+    ConnectorOffsets,
     ConnectorState,
     Isolation,
-    Snapshot,
     WorkerFacts,
 )
 from onceover.connectors.offsets.configtopic import ConfigRecords, read_config_topic
@@ -130,11 +130,11 @@ class ConnectorView:
         """The topic of its own that it has now; the shared one by name is none."""
         return self.state.own_topic(self.facts.offsets_topic)
 
-    def base_offsets(self) -> Snapshot | None:
+    def base_offsets(self) -> ConnectorOffsets | None:
         """What the place without a topic of its own holds of it."""
         return None if self.base is None else self.base.scan.snapshot(self.name)
 
-    def own_offsets(self) -> Snapshot | None:
+    def own_offsets(self) -> ConnectorOffsets | None:
         """What its own topic holds of it."""
         return None if self.own is None else self.own.scan.snapshot(self.name)
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from onceover.clock import now_ms
 from onceover.connectors.codes import ConnectorCode
-from onceover.connectors.model import OFFSETS_TOPIC_KEY, Snapshot
+from onceover.connectors.model import OFFSETS_TOPIC_KEY, ConnectorOffsets
 from onceover.connectors.offsets.configtopic import TARGET, ConfigRecords
 from onceover.errors import NeedsOperator, UsageError
 
@@ -135,7 +135,7 @@ class Manifest:
         """Tell whether a configuration is the run's, whatever its offsets topic."""
         return _config_hash(self.salt, config) == self.config_hash
 
-    def with_snapshot(self, snapshot: Snapshot) -> Manifest:
+    def with_snapshot(self, snapshot: ConnectorOffsets) -> Manifest:
         """Return it with what was read."""
         return replace(
             self,

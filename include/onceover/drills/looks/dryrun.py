@@ -16,7 +16,7 @@ from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
 from onceover.exitstatus import worst
 from onceover.groups.plan import GroupPlan
-from onceover.operate.statusshape import exit_of_error
+from onceover.operate.statusfacts import exit_of_error
 from onceover.planning.operation import Planned
 from onceover.shown import lined
 

@@ -36,19 +36,18 @@ from onceover.drills.orphans.plan import (
     NOTHING,
     WRITE,
     HeldPart,
-    OrphanPlace,
     OrphansPlan,
-    RebuildTerms,
     exit_code,
     origin_of,
     orphaned,
     plan_orphans,
     topic_of,
 )
-from onceover.drills.orphans.positions import LonePositions, PositionReader
+from onceover.drills.orphans.positions import PositionReader, PositionsOnlyHere
 from onceover.drills.orphans.promoted import unread_partition
 from onceover.drills.orphans.rebuild import TopicRebuild, Untaken, shapes_of, unmade_topics
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.view import OrphanReader
 from onceover.drills.running import changed, new_drill
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -212,7 +211,7 @@ class OrphanExport:
             shapes_of(parts.source, topics),
             parts.untaken(topics),
             parts.topic.factor(),
-            parts.positions.read(copies) if copies else LonePositions(),
+            parts.positions.read(copies) if copies else PositionsOnlyHere(),
             self._forgets,
         )
 

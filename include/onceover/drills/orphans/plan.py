@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -13,10 +12,10 @@ from onceover.ages import exact_text
 from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exporttopic import OrphanOrigin
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
-from onceover.drills.orphans.positions import LonePosition, LonePositions
-from onceover.drills.orphans.torn import TransactionSpan
+from onceover.drills.orphans.positions import PositionOnlyHere
+from onceover.drills.orphans.refusals import kept, not_remade, undecided
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.model import TopicPartition
-from onceover.planning import commands
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
@@ -35,25 +34,6 @@ _ANEW: Final = "as it is now, for the flow the other way to copy into"
 _STILL: Final = "an earlier run has deleted it, and nothing says that it was made again"
 
 
-@dataclass(frozen=True)
-class OrphanPlace:
-    """Where everything is.
-
-    Args:
-        flow: its name.
-        source: alias of the old source; ``target`` of where the copies were promoted.
-        topic: that they are exported to; ``file`` likewise.
-        back: the flow the other way, None where the flow file names none.
-    """
-
-    flow: str
-    source: str
-    target: str
-    topic: str
-    file: Path
-    back: str | None
-
-
 class HeldPart(NamedTuple):
     """What of a partition stands in the topic: how many records, and the newest one's source offset.
 
@@ -65,25 +45,6 @@ class HeldPart(NamedTuple):
 
 
 NOTHING: Final = HeldPart(0, -1)
-
-
-@dataclass(frozen=True)
-class RebuildTerms:
-    """What has to be known of topics before they may be deleted.
-
-    Args:
-        shapes: how each topic is made, to be made so again.
-        untaken: why the flow the other way would not copy a topic back as it is, by topic.
-        factor: how many replicas the export has; None where the target's default decides that yet.
-        positions: of groups, that would be deleted with the topics and stand nowhere else.
-        forgets: tells whether a person has given up a group's positions.
-    """
-
-    shapes: Mapping[str, TopicShape]
-    untaken: Mapping[str, str]
-    factor: int | None
-    positions: LonePositions = field(default_factory=LonePositions)
-    forgets: Callable[[str], bool] = lambda _: False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +70,8 @@ class OrphansPlan(ApprovablePlan):
     remade: tuple[str, ...] = ()
     shapes: Mapping[str, TopicShape] = field(default_factory=dict)
     standing: Mapping[str, ObjectState] = field(default_factory=dict)
-    positions: tuple[LonePosition, ...] = ()
-    forgotten: frozenset[LonePosition] = frozenset()
+    positions: tuple[PositionOnlyHere, ...] = ()
+    forgotten: frozenset[PositionOnlyHere] = frozenset()
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -270,34 +231,12 @@ def plan_orphans(
         rebuild: topics with orphans are to be deleted behind the export, as far as these allow it.
         unmade: topics that were deleted for that, and of which nothing says that they were made again.
     """
-    changes = _exports(place, view.looks, held)
-    refused = [*(note for note in view.notes if note.blocks), *_opened(place, view)]
+    found = _rebuilds(place, view, rebuild)
+    changes = [*_exports(place, view.looks, held), *found.changes]
+    refused = [*(note for note in view.notes if note.blocks), *undecided(place, view), *found.refused]
     remade = {topic: shape for topic, shape in unmade.items() if topic in view.gone}
-    topics: list[str] = []
-    standing: dict[str, ObjectState] = {}
-    forgotten: list[LonePosition] = []
-    notes: dict[str, list[Refusal]] = {}
-    for note in view.notes:
-        if note.blocks:
-            notes.setdefault(_topic_of(note.object), []).append(note)
-    for topic, looks in orphaned(view).items():
-        if rebuild is None:
-            break
-        problem = _kept(place, topic, looks, view, notes, rebuild)
-        if problem is not None:
-            refused.append(problem)
-            continue
-        topics.append(topic)
-        delete = _delete(place, topic, looks)
-        lone = rebuild.positions.found.get(topic, ())
-        forgotten += lone
-        forget = [_forget(place, each) for each in lone]
-        changes += [delete, *forget, _create(place, topic, rebuild.shapes[topic], _ANEW)]
-        standing |= {c.object: ObjectState(each.where) for c, each in zip(forget, lone, strict=True)}
-        ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
-        standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
     if rebuild is None:
-        refused += [_not_remade(place, topic) for topic in sorted(remade)]
+        refused += [not_remade(place, topic) for topic in sorted(remade)]
         remade = {}
     changes += [_create(place, topic, shape, _STILL) for topic, shape in sorted(remade.items())]
     return OrphansPlan(
@@ -308,13 +247,50 @@ def plan_orphans(
         place=place,
         view=view,
         held=held,
-        rebuild=tuple(topics),
+        rebuild=tuple(found.topics),
         remade=tuple(sorted(remade)),
         shapes={**({} if rebuild is None else rebuild.shapes), **remade},
-        standing=standing,
+        standing=found.standing,
         positions=() if rebuild is None else tuple(chain.from_iterable(rebuild.positions.found.values())),
-        forgotten=frozenset(forgotten),
+        forgotten=frozenset(found.forgotten),
     )
+
+
+@dataclass
+class _Rebuilds:
+    """Topics that would be deleted and made again, and why others would not."""
+
+    topics: list[str] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    standing: dict[str, ObjectState] = field(default_factory=dict)
+    forgotten: list[PositionOnlyHere] = field(default_factory=list)
+
+
+def _rebuilds(place: OrphanPlace, view: OrphanView, terms: RebuildTerms | None) -> _Rebuilds:
+    """Return what would become of the topics with orphans; nothing where none are to be rebuilt."""
+    found = _Rebuilds()
+    if terms is None:
+        return found
+    notes: dict[str, list[Refusal]] = {}
+    for note in view.notes:
+        if note.blocks:
+            notes.setdefault(_topic_of(note.object), []).append(note)
+    for topic, looks in orphaned(view).items():
+        problem = kept(place, topic, looks, view, notes, terms)
+        if problem is not None:
+            found.refused.append(problem)
+            continue
+        found.topics.append(topic)
+        delete = _delete(place, topic, looks)
+        only_here = terms.positions.found.get(topic, ())
+        found.forgotten += only_here
+        forget = [_forget(place, each) for each in only_here]
+        found.changes += [delete, *forget, _create(place, topic, terms.shapes[topic], _ANEW)]
+        found.standing |= {c.object: ObjectState(e.where) for c, e in zip(forget, only_here, strict=True)}
+        ends = ", ".join(f"{look.source.partition} at {look.end}" for look in looks)
+        found.standing[delete.object] = ObjectState(f"topic {looks[0].topic_id}, its partitions end {ends}")
+    return found
 
 
 def orphaned(view: OrphanView) -> dict[str, list[OrphanLook]]:
@@ -355,11 +331,11 @@ def _delete(place: OrphanPlace, topic: str, looks: Sequence[OrphanLook]) -> Chan
     )
 
 
-def _forget(place: OrphanPlace, lone: LonePosition) -> Change:
+def _forget(place: OrphanPlace, only_here: PositionOnlyHere) -> Change:
     return Change(
         FORGET,
-        f"{_named(place.source, lone.topic)}, group {lone.group}",
-        lone.where,
+        f"{_named(place.source, only_here.topic)}, group {only_here.group}",
+        only_here.where,
         None,
         f"it has none on {place.target}, and is given up",
         "skip",
@@ -377,127 +353,6 @@ def topic_of(change: Change) -> str:
 
 def _named(alias: str, topic: str) -> str:
     return f"topic {topic} on {alias}"
-
-
-def _not_remade(place: OrphanPlace, topic: str) -> Refusal:
-    return Refusal(
-        topic,
-        DrillCode.MADE_ANEW,
-        f"it was deleted on {place.source} to be copied anew, and nothing says that it was made again",
-        f"{_rebuild(place)} makes it again as it was, empty",
-    )
-
-
-def _rebuild(place: OrphanPlace) -> str:
-    return commands.command("drill", "orphans", "apply", place.flow, "--rebuild")
-
-
-def _opened(place: OrphanPlace, view: OrphanView) -> list[Refusal]:
-    """Return what is not decided yet: whether it counts, nobody can know."""
-    return [
-        Refusal(
-            str(look.source),
-            DrillCode.ORPHANS_OPEN,
-            f"offsets {look.stable} to {look.end - 1} on {place.source} are not decided: "
-            f"{_who(look.opened, view.ids)}",
-            "wait until it has ended (a broker ends it at its transaction.timeout.ms), or end it: "
-            "`kafka-transactions.sh --abort`; then run again",
-        )
-        for look in view.looks
-        if not look.is_decided
-    ]
-
-
-def _who(opened: Sequence[TransactionSpan], ids: Mapping[int, str]) -> str:
-    named = [
-        f"{ids.get(span.producer_id) or f'producer id {span.producer_id}'} has a transaction open from "
-        f"{span.first} on"
-        for span in opened[:_NAMED]
-    ]
-    return "; ".join(named) or "a transaction is just ending"
-
-
-def _kept(
-    place: OrphanPlace,
-    topic: str,
-    looks: Sequence[OrphanLook],
-    view: OrphanView,
-    notes: Mapping[str, Sequence[Refusal]],
-    rebuild: RebuildTerms,
-) -> Refusal | None:
-    """Return why a topic may not be deleted although its orphans are exported; None where it may."""
-    doubted = [*notes.get(topic, ()), *view.holding]
-    if doubted:
-        return Refusal(topic, doubted[0].code, f"it stays: {doubted[0].message}", doubted[0].resolve)
-    undecided = [look for look in looks if not look.is_decided]
-    if undecided:
-        text = f"it stays while transactions are open in {undecided[0].source}"
-        return Refusal(topic, DrillCode.ORPHANS_OPEN, text, f"{_rebuild(place)} once they have ended")
-    for look in looks:
-        if look.uncopied is not None:
-            text = f"it stays, because {look.source} may hold what is nowhere else: {look.uncopied}"
-            way = f"copy what is wanted of it by hand, then delete {topic} on {place.source}, or exclude it"
-            return Refusal(topic, DrillCode.NOT_COPIED, text, way)
-    if topic in rebuild.untaken or view.copies.get(topic, topic) != topic:
-        return not_taken(place, topic, view.copies.get(topic, topic), rebuild.untaken.get(topic, ""))
-    shape = rebuild.shapes.get(topic)
-    if shape is None:
-        text = f"it stays: how it is made on {place.source} is not known, it has just been deleted or made"
-        return Refusal(
-            topic, DrillCode.LOG_CHANGED, text, f"find out who has changed it, then {_rebuild(place)}"
-        )
-    if rebuild.factor is not None and rebuild.factor < shape.replication_factor:
-        return unfit(place.topic, rebuild.factor, topic, shape.replication_factor)
-    return _unplaced(place, topic, rebuild)
-
-
-def _unplaced(place: OrphanPlace, topic: str, rebuild: RebuildTerms) -> Refusal | None:
-    """Return why a topic may not be deleted for the groups that have positions in it."""
-    for error in rebuild.positions.unheard:
-        text = f"it stays: which groups have positions in it on {place.source} is not known: {error.message}"
-        way = error.resolve or f"{_rebuild(place)} once all its brokers answer"
-        return Refusal(topic, DrillCode.NOT_READ, text, way)
-    lone = [each for each in rebuild.positions.found.get(topic, ()) if not rebuild.forgets(each.group)]
-    return lone_refusal(place.flow, topic, lone) if lone else None
-
-
-def lone_refusal(flow: str, topic: str, lone: Sequence[LonePosition]) -> Refusal:
-    """Return why a topic stays in which groups have positions that would be deleted with it."""
-    more = f" and {len(lone) - _NAMED} more" if len(lone) > _NAMED else ""
-    named = ", ".join(map(str, lone[:_NAMED]))
-    return Refusal(
-        topic,
-        DrillCode.GROUPS_LEFT,
-        "it stays: positions of groups in it stand nowhere else, and would be deleted with it: "
-        f"{named}{more}",
-        f"{commands.command('groups', 'apply', flow)} puts them in place in the copy, as far as the flow "
-        "moves them; `--forget-group REGEX` beside `--rebuild` gives those of a group up",
-    )
-
-
-def not_taken(place: OrphanPlace, topic: str, copy: str, why: str) -> Refusal:
-    """Return why a topic may not be deleted: the flow the other way would not copy it anew as it is."""
-    if copy != topic:
-        text = f"it stays, because its copy is called {copy}: nobody would copy it back under its name"
-        way = "use `naming: identity` in both flows; or copy what is wanted of it by hand"
-    elif place.back is None:
-        text = "it stays, because `switchover.reverse` of the flow file names no flow that would copy it anew"
-        way = "name the flow in the other direction there, then run again"
-    else:
-        text = f"it stays, because flow {place.back} would not copy it anew: {why}"
-        way = f"include it in flow {place.back}, with `naming: identity` and no handler, then run again"
-    return Refusal(topic, DrillCode.SWITCHOVER_UNSET, text, way)
-
-
-def unfit(export: str, factor: int, topic: str, wanted: int) -> Refusal:
-    """Return why a topic may not be deleted: its export is safe from fewer brokers than it is."""
-    return Refusal(
-        topic,
-        DrillCode.EXPORT_UNFIT,
-        f"it stays: it has {wanted} replicas, and {export} would be the only one with {factor}",
-        f"give {export} {wanted} replicas (`kafka-reassign-partitions.sh`; `state.replication_factor` of the "
-        "flow file, where it is not there yet), then run again",
-    )
 
 
 def _topic_of(partition: str) -> str:

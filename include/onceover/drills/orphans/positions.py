@@ -23,7 +23,7 @@ _PENDING_S: Final = 1.0
 _NOTHING: Final = GroupOffsets({}, frozenset())
 
 
-class LonePosition(NamedTuple):
+class PositionOnlyHere(NamedTuple):
     """A group's positions in a topic of the old source that it does not have in the copy.
 
     Args:
@@ -54,7 +54,7 @@ class LonePosition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LonePositions:
+class PositionsOnlyHere:
     """What was found.
 
     Args:
@@ -62,7 +62,7 @@ class LonePositions:
         unheard: why some groups of the old source are not even known by name.
     """
 
-    found: Mapping[str, Sequence[LonePosition]] = field(default_factory=dict)
+    found: Mapping[str, Sequence[PositionOnlyHere]] = field(default_factory=dict)
     unheard: tuple[OnceoverError, ...] = ()
 
 
@@ -77,7 +77,7 @@ class PositionReader:
     source: Cluster
     target: Cluster
 
-    def read(self, copies: Mapping[TopicPartition, TopicPartition]) -> LonePositions:
+    def read(self, copies: Mapping[TopicPartition, TopicPartition]) -> PositionsOnlyHere:
         """Return the positions in some partitions of the old source that their copies do not have.
 
         Onceover's own groups are none: what they keep of a topic is of no use without it.
@@ -100,7 +100,9 @@ class PositionReader:
         }
         asked = {group: [copies[tp] for tp in offsets] for group, offsets in mine.items() if offsets}
         there = GroupAdmin(self.target).each_named(asked, _PENDING_S)
-        found: dict[str, list[LonePosition]] = {topic: [] for topic in sorted({tp.topic for tp in copies})}
+        found: dict[str, list[PositionOnlyHere]] = {
+            topic: [] for topic in sorted({tp.topic for tp in copies})
+        }
         for group in groups:
             if (error := here.failed.get(group)) is not None:
                 for topic, each in found.items():
@@ -112,10 +114,12 @@ class PositionReader:
                 if missing is not None:
                     found[topic].append(_unknown(group, topic, self.target.alias, missing))
                     continue
-                lone = [(tp.partition, at) for tp, at in offsets.items() if copies[tp] not in placed]
-                found[topic] += [LonePosition(group, topic, tuple(sorted(lone)))] if lone else []
+                only_here = [(tp.partition, at) for tp, at in offsets.items() if copies[tp] not in placed]
+                found[topic] += (
+                    [PositionOnlyHere(group, topic, tuple(sorted(only_here)))] if only_here else []
+                )
         unheard = listing.unheard if admin.lists_all() else (*listing.unheard, _hidden(self.source.alias))
-        return LonePositions({topic: each for topic, each in found.items() if each}, unheard)
+        return PositionsOnlyHere({topic: each for topic, each in found.items() if each}, unheard)
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPartition, int]]:
@@ -134,7 +138,7 @@ def _hidden(alias: str) -> OnceoverError:
     )
 
 
-def _unknown(group: str, topic: str, alias: str, error: OnceoverError) -> LonePosition:
+def _unknown(group: str, topic: str, alias: str, error: OnceoverError) -> PositionOnlyHere:
     way = error.resolve or "run again"
     why = f"what it has committed on {alias} is not known: {error.message}; {way}"
-    return LonePosition(group, topic, error=why)
+    return PositionOnlyHere(group, topic, error=why)

@@ -24,13 +24,11 @@ from onceover.drills.orphans.plan import (
     CREATE,
     DELETE,
     OrphansPlan,
-    lone_refusal,
-    not_taken,
     partitions_of,
-    unfit,
 )
 from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
+from onceover.drills.orphans.refusals import not_taken, only_here_refusal, unfit
 from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka.admin.topicfacts import topic_facts
@@ -259,11 +257,11 @@ class TopicRebuild:
         now = self.positions.read({look.source: view.copy_of(look.source) for look in looks})
         for error in now.unheard:
             raise error
-        for topic, lone in now.found.items():
-            others = [each for each in lone if each not in self.plan.forgotten]
+        for topic, only_here in now.found.items():
+            others = [each for each in only_here if each not in self.plan.forgotten]
             if not others:
                 continue
-            refusal = lone_refusal(self.plan.flow, topic, others)
+            refusal = only_here_refusal(self.plan.flow, topic, others)
             raise NeedsOperator(
                 f"{topic}: {refusal.message}", code=refusal.code, where=topic, resolve=refusal.resolve
             )

@@ -53,7 +53,7 @@ class SwitchoverParts:
         fence: keeps the source's writers off; ``lifted`` lets in again whom any switchover has kept off.
         denied: DENYs on the target that would keep clients off the copies; where the source cannot be asked,
             with those that the flow the other way has made.
-        welcome: lets writers in on the target whom the flow the other way has kept off there.
+        let_in: lets writers in on the target whom the flow the other way has kept off there.
         redirect: brings clients to the target, as far as we have a part in it.
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
@@ -78,7 +78,7 @@ class SwitchoverParts:
     fence: Fence
     lifted: LiftedFences
     denied: Callable[[Sequence[str]], Sequence[str]]
-    welcome: Callable[[Sequence[str]], Mapping[str, Any]]
+    let_in: Callable[[Sequence[str]], Mapping[str, Any]]
     redirect: Callable[[Sequence[str], Deadline], Mapping[str, Any]]
     clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
@@ -140,7 +140,7 @@ class SwitchSteps:
     def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
         """Bring the clients to the target."""
         self._check_promoted()
-        return {**self._welcomed(), **self.parts.redirect(self._topics, deadline)}
+        return {**self._let_in(), **self.parts.redirect(self._topics, deadline)}
 
     def close(self) -> None:
         """Let go of the flow, should it still be held."""
@@ -150,10 +150,10 @@ class SwitchSteps:
 
     # ---- what they share
 
-    def _welcomed(self) -> Mapping[str, Any]:
+    def _let_in(self) -> Mapping[str, Any]:
         """Let in on the target whom the flow the other way has kept off there."""
         try:
-            return self.parts.welcome(self._copies)
+            return self.parts.let_in(self._copies)
         except Retriable as error:
             mode = "unplanned"
             go_on = commands.command("drill", "run", self.parts.flow, "--mode", mode)

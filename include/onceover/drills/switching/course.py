@@ -66,7 +66,6 @@ _UNPLANNED: Final = (
 )
 _COURSES: Final = {PLANNED: _COURSE, UNPLANNED: _UNPLANNED}
 STEP_NAMES: Final = tuple(step.name for step in _COURSE)
-UNPLANNED_NAMES: Final = tuple(step.name for step in _UNPLANNED)
 # While these run clients wait for us; what *redirect* takes is their own.
 UNAVAILABLE: Final = {
     PLANNED: ("settle", "drain", "commits", "place", "compare", "stop", PROMOTE),

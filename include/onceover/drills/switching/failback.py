@@ -1,4 +1,4 @@
-"""The way back behind a switchover: when the flow that leads back may go on, and when clients may. Pure.
+"""The way back behind a switchover: which flow leads back, when it may go on, and when clients may. Pure.
 
 Invariant: clients go back only to a side that holds all of what was promoted; what waits for a person is not
 waited for.
@@ -6,16 +6,85 @@ waited for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from onceover.drills.codes import DrillCode
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, UsageError
 from onceover.operate.states import COPIES, CopyState
+from onceover.planning import commands
+from onceover.state.records.enrolment import Enrolment
 
 # Nobody comes back from these by waiting.
 _OVER: Final = (CopyState.STOPPED, CopyState.PROMOTED)
 _NAMED: Final = 3
+
+
+class FlowBetween(NamedTuple):
+    """A flow by name, and between which clusters it copies, by alias."""
+
+    flow: str
+    source: str
+    target: str
+
+
+def named_back(there: FlowBetween, name: str | None) -> str:
+    """Return the name of the flow that leads back.
+
+    Raises:
+        UsageError: SWITCHOVER_UNSET, there is none.
+    """
+    if name is None:
+        raise UsageError(
+            f"flow {there.flow} names no flow that leads back",
+            code=DrillCode.SWITCHOVER_UNSET,
+            where="switchover.reverse",
+            expected=f"a flow from {there.target} to {there.source}",
+            resolve="write one, and name it there",
+        )
+    return name
+
+
+def check_leads_back(there: FlowBetween, back: FlowBetween) -> None:
+    """Refuse a flow that does not copy from where the other one copies to.
+
+    Raises:
+        UsageError: SWITCHOVER_UNSET.
+    """
+    if (back.source, back.target) != (there.target, there.source):
+        raise UsageError(
+            f"flow {back.flow} is not the other way of flow {there.flow}",
+            code=DrillCode.SWITCHOVER_UNSET,
+            where="switchover.reverse",
+            expected=f"from {there.target} to {there.source}",
+            seen=f"from {back.source} to {back.target}",
+            resolve="correct switchover.reverse, or the aliases in one of both files",
+        )
+
+
+def copies_to_bring_back(
+    there: FlowBetween, enrolled: Iterable[Enrolment], wanted: Callable[[str], bool] | None
+) -> list[str]:
+    """Return the copies that a switchover has promoted.
+
+    Args:
+        enrolled: the topics of the flow that was switched over.
+        wanted: tells whether a source topic is meant; None for all.
+
+    Raises:
+        UsageError: NOTHING_CHOSEN, there are none.
+    """
+    promoted = [each for each in enrolled if each.is_promoted]
+    found = sorted(each.target for each in promoted if wanted is None or wanted(each.source))
+    if not found:
+        raise UsageError(
+            f"there is nothing to bring back: no switchover of flow {there.flow} has promoted such a topic",
+            code=DrillCode.NOTHING_CHOSEN,
+            where=there.target,
+            seen=f"{len(promoted)} promoted topics",
+            resolve=f"{commands.command('status', there.flow)} shows them; correct the topics",
+        )
+    return found
 
 
 def check_all_led_back(back: str, missing: Sequence[str], then: str) -> None:

@@ -17,7 +17,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.switching.modes import UNPLANNED
+from onceover.drills.switching.modes import PLANNED, UNPLANNED
 from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
 from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
@@ -355,6 +355,26 @@ class LiftedFences:
                 topics = ", ".join(sorted({topic for topic, _ in marks})[:3])
                 told.append(f"{topics} is fenced by {kind}, which this flow file does not know")
         return "; ".join(told)
+
+
+def check_not_carried_over(mode: str, kind: str, denied: Collection[str], *, sync_acls: bool) -> None:
+    """Refuse a fence that the flow would copy.
+
+    Args:
+        kind: of the fence; ``denied`` the principals that one of ACLs keeps off.
+        sync_acls: the flow carries ACLs over. It leaves a DENY of everybody where it is.
+
+    Raises:
+        UsageError: SWITCHOVER_UNSET.
+    """
+    if mode == PLANNED and kind == ACLS and sync_acls and EVERYBODY not in denied:
+        raise UsageError(
+            "the flow would carry the DENYs over to the copies, and keep clients off the target",
+            code=DrillCode.SWITCHOVER_UNSET,
+            where="switchover.deny",
+            expected="User:* there, or topics.sync_acls: false",
+            resolve="change one of both, or use switchover.fence: command",
+        )
 
 
 def shut(chain: Iterable[JournalEntry]) -> set[str]:

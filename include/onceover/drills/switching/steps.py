@@ -18,6 +18,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.looks.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching import commits, cutpositions
+from onceover.drills.switching.checks import check_audited, check_denied, check_same, check_scope, check_stops
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps
 from onceover.drills.switching.fences import Mark, shut
@@ -75,7 +76,7 @@ class PlannedSteps(SwitchSteps):
         self._check_scope(state)
         self._check_logs(state)
         self.parts.fence.check(self._topics)
-        self._check_denied()
+        check_denied(self.parts.target.alias, self.parts.denied(self._copies))
         others = chains.fenced_topics(self.notes.read()) - set(self.enrolled)
         if left := sorted(others - {e.source for e in state.enrolled.values() if e.is_promoted}):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
@@ -220,7 +221,7 @@ class PlannedSteps(SwitchSteps):
         self._check_scope(state)
         self._check_logs(state)
         self._check_stops(state)
-        self._check_denied()
+        check_denied(self.parts.target.alias, self.parts.denied(self._copies))
         if left := self._left(state):
             raise NeedsOperator(
                 f"the flow has ended before the source's end: {named(left)} are left",
@@ -369,15 +370,7 @@ class PlannedSteps(SwitchSteps):
     def _check_same(self, live: Sequence[Enrolment]) -> None:
         here = self.parts.source.retry(lambda: self.parts.source.topics([e.source for e in live]))
         there = self.parts.target.retry(lambda: self.parts.target.topics([e.target for e in live]))
-        for each in live:
-            known = (here, each.source, each.source_id), (there, each.target, each.target_id)
-            if any(name not in topics or topics[name].topic_id != ours for topics, name, ours in known):
-                raise NeedsOperator(
-                    f"{each.source}, or its copy {each.target}, is another topic than the flow has copied",
-                    code=DrillCode.LOG_CHANGED,
-                    where=each.source,
-                    resolve=f"{commands.command('status', self.parts.flow)} names the way out",
-                )
+        check_same(self.parts.flow, live, here, there)
 
     def _placed(self, deadline: Deadline) -> Positions:
         """Return where the groups are, once each that reads has a position; who has just begun commits soon.
@@ -396,21 +389,6 @@ class PlannedSteps(SwitchSteps):
             if waits.passed:
                 raise commits.unknown(self.parts.source.alias, unplaced)
             self.parts.pause(min(_LOOK_S, waits.left_s))
-
-    def _check_denied(self) -> None:
-        """Tell whether clients could not write on the target although they are brought there.
-
-        Raises:
-            NeedsOperator: TARGET_DENIES.
-        """
-        found = self.parts.denied(self._copies)
-        if found:
-            raise NeedsOperator(
-                f"{len(found)} ACLs would keep clients off the copies: {found[0]}",
-                code=DrillCode.TARGET_DENIES,
-                where=self.parts.target.alias,
-                resolve="remove them, or leave these topics out with `--topics`",
-            )
 
     def _name_moved(self) -> None:
         """Say where consumers have committed on the source behind what was put in place on the target."""
@@ -438,48 +416,16 @@ class PlannedSteps(SwitchSteps):
         return left_to_copy(copied, self._ends)
 
     def _check_scope(self, state: FlowState) -> None:
-        """Tell whether the topics are still those that were planned.
-
-        Raises:
-            NeedsOperator: SCOPE_CHANGED.
-        """
-        gone = sorted(set(self.enrolled) - {t for t, e in self._live(state).items() if e.active})
         known = {each.source for each in state.enrolled.values()}
-        new = sorted(set(self.parts.scope()) - known) if self.everything else []
-        if gone or new:
-            raise NeedsOperator(
-                f"the flow's topics are others than were planned: {', '.join([*gone, *new][:_NAMED])}",
-                code=DrillCode.SCOPE_CHANGED,
-                expected=f"{len(self.enrolled)} topics, all of them copied",
-                seen=f"{len(gone)} of them not, {len(new)} new ones",
-                resolve="plan again; `--topics` names those that are wanted",
-            )
+        new = set(self.parts.scope()) - known if self.everything else ()
+        check_scope(self.enrolled, {t for t, e in self._live(state).items() if e.active}, new)
 
     def _check_stops(self, state: FlowState) -> None:
-        targets = {e.target for e in self.enrolled.values()}
-        stopped = sorted(tp for tp in stopped_in(state.others) if tp.topic in targets)
-        if stopped:
-            raise NeedsOperator(
-                f"the flow has stopped at {', '.join(map(str, stopped[:_NAMED]))}",
-                code=DrillCode.COPY_STOPPED,
-                where=self.parts.target.alias,
-                resolve=f"{commands.command('status', self.parts.flow)} names the way out of each",
-            )
+        check_stops(self.parts.flow, self.parts.target.alias, self._copies, stopped_in(state.others))
 
     def _audited(self) -> dict[str, Any]:
         found = self.parts.audit(self._topics)
-        if found.different:
-            raise NeedsOperator(
-                f"{found.different} records of the copies are not as they should be",
-                code=DrillCode.COPY_DIFFERS,
-                resolve=f"{commands.command('audit', self.parts.flow)} names them; do not switch over",
-            )
-        if found.gone:
-            raise NeedsOperator(
-                f"{found.gone} offsets of the copies cannot be compared, and not for their age",
-                code=DrillCode.COPY_DIFFERS,
-                resolve=f"{commands.command('audit', self.parts.flow)} tells why; do not switch over",
-            )
+        check_audited(self.parts.flow, found)
         if found.unverifiable:
             text = f"{found.unverifiable} offsets: they have expired, or a transaction was open before them"
             self.findings.append((DrillCode.NOT_COMPARED, text))

@@ -1,8 +1,12 @@
 """Where a reader of a log stands, and what a leader's answer means to it: the same for all who read as a
 consumer would. Whoever reads from one offset to another does it by ``kafka.logs.between``.
 
-Two readers are apart on purpose: the copy's own (``copy.loop``) passes batches through and judges what it
-meets as evidence for a stop; the audit's shares no code with the copy that it judges.
+Four loops are apart from its ``IntervalReader`` on purpose. Two follow a log that has no end, and take from
+here what places and answers mean: ``state.log``, which waits for no broker that is silent, since a lane looks
+between two transactions; and ``metrics.canary.ends``, which has the broker hold the question until there is a
+record, since the moment is what it measures. Two have code of their own: the copy (``copy.loop``,
+``copy.reading``) passes batches through and judges what it meets as evidence for a stop; the audit
+(``audit.records.reader``) shares no code with the copy that it judges.
 """
 
 from __future__ import annotations

@@ -122,6 +122,11 @@ class Layout:
         return replace(ended, ended_error=short, ended_passes=passes)
 
     @property
+    def may_run(self) -> bool:
+        """True while nobody has ended its run: it copies, or was killed."""
+        return self.ended_at_ms is None and not self.seized
+
+    @property
     def ids_to_fence(self) -> int:
         """Lane ids below this number are fenced before the layout becomes ready."""
         return max(self.fence_up_to, self.lanes)

@@ -102,17 +102,6 @@ class EncodedBatch:
     source_runs: list[tuple[int, int]]
 
 
-def iter_raw(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
-    """Yield the records of a decompressed ``payload`` with absolute offsets and timestamps.
-
-    Readers of a LogAppendTime batch see ``max_timestamp`` on every record, and so does the caller.
-
-    Raises:
-        CorruptBatch: a length, number or offset that cannot be one, or not exactly ``count`` records.
-    """
-    return map(RawRecord._make, _scan(header, bytes(payload)))
-
-
 def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
     """Name the place and the numbers, never the content."""
     return CorruptBatch(
@@ -124,7 +113,13 @@ def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
 
 
 def _scan(header: BatchHeader, payload: bytes) -> list[_Plain]:
-    """Return the records, with absolute offsets and the timestamps that readers see."""
+    """Return the records, with absolute offsets and the timestamps that readers see.
+
+    Readers of a LogAppendTime batch see ``max_timestamp`` on every record.
+
+    Raises:
+        CorruptBatch: a length, number or offset that cannot be one, or not exactly ``count`` records.
+    """
     records: list[_Plain] = []
     try:
         at, last_delta, stamp_bits = _walk(header, payload, records)

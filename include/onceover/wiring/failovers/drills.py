@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,7 +24,7 @@ from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
-from onceover.config.patterns import check_typed
+from onceover.config.patterns import matcher
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
@@ -50,10 +49,10 @@ from onceover.lead.supervisor import Scope, Supervisor
 from onceover.mirrormaker.output import MirrorOutput, Round
 from onceover.mirrormaker.records import MirrorSettings
 from onceover.model import TopicPartition
-from onceover.namematch import names_whole
 from onceover.planning.background import in_background
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
+from onceover.release import NOT_INSTALLED, own_version
 from onceover.state import names
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.own import StateSettings
@@ -157,16 +156,6 @@ class RehearsalOptions:
         )
 
 
-def matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | None:
-    """Return what tells whether a name was asked for; None where no pattern was given.
-
-    Raises:
-        UsageError: a pattern is no regular expression.
-    """
-    checked = [check_typed(option, pattern) for pattern in patterns]
-    return (lambda name: any(names_whole(pattern, name) for pattern in checked)) if checked else None
-
-
 @contextmanager
 def rehearsal(
     flow: Flow, source: Cluster, target: Cluster, options: RehearsalOptions, pause: Pause
@@ -207,11 +196,7 @@ def about_drill(flow: Flow, kind: str, started_by: str | None) -> DrillAbout:
     Args:
         started_by: who wants it; None for the user that runs this.
     """
-    try:
-        ours = version("onceover")
-    except PackageNotFoundError:
-        ours = "not installed as a package"
-    versions = {"onceover": ours, "python": platform.python_version()}
+    versions = {"onceover": own_version() or NOT_INSTALLED, "python": platform.python_version()}
     return DrillAbout(
         started_by or login(),
         socket.gethostname(),

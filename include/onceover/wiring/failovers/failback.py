@@ -7,14 +7,12 @@ from contextlib import contextmanager
 from functools import partial
 
 from onceover.config.flow.flowfile import Flow
-from onceover.drills.codes import DrillCode
-from onceover.drills.switching.failback import check_all_led_back
-from onceover.errors import UsageError
-from onceover.planning import commands
+from onceover.config.patterns import matcher
+from onceover.drills.switching.failback import check_all_led_back, copies_to_bring_back, named_back
 from onceover.seeding.apply import Seeder
-from onceover.wiring.failovers.drills import both, matcher
+from onceover.wiring.failovers.drills import both
 from onceover.wiring.failovers.seeding import seeder
-from onceover.wiring.failovers.switchovers import behind, enrolled_of, led_back, reverse_flow
+from onceover.wiring.failovers.switchovers import behind, between_of, enrolled_of, led_back, reverse_flow
 from onceover.wiring.flows import opened
 
 
@@ -24,16 +22,7 @@ def way_back(flow: Flow) -> Flow:
     Raises:
         UsageError: SWITCHOVER_UNSET, the flow file names none, or it is not the other way.
     """
-    name = flow.switchover.reverse
-    if name is None:
-        raise UsageError(
-            f"flow {flow.flow} names no flow that leads back",
-            code=DrillCode.SWITCHOVER_UNSET,
-            where="switchover.reverse",
-            expected=f"a flow from {flow.target.alias} to {flow.source.alias}",
-            resolve="write one, and name it there",
-        )
-    return reverse_flow(flow, name)
+    return reverse_flow(flow, named_back(between_of(flow), flow.switchover.reverse))
 
 
 def promoted_copies(flow: Flow, patterns: Sequence[str] = ()) -> list[str]:
@@ -47,17 +36,7 @@ def promoted_copies(flow: Flow, patterns: Sequence[str] = ()) -> list[str]:
     """
     wanted = matcher("--topics", patterns)
     with opened(flow, both) as (_, target):
-        promoted = [e for e in enrolled_of(flow, target) if e.is_promoted]
-    found = sorted(e.target for e in promoted if wanted is None or wanted(e.source))
-    if not found:
-        raise UsageError(
-            f"there is nothing to bring back: no switchover of flow {flow.flow} has promoted such a topic",
-            code=DrillCode.NOTHING_CHOSEN,
-            where=flow.target.alias,
-            seen=f"{len(promoted)} promoted topics",
-            resolve=f"{commands.command('status', flow.flow)} shows them; correct the topics",
-        )
-    return found
+        return copies_to_bring_back(between_of(flow), enrolled_of(flow, target), wanted)
 
 
 def not_led_back(reverse: Flow, copies: Collection[str]) -> list[str]:

@@ -12,7 +12,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.journal import DrillJournal
-from onceover.drills.switching import welcome
+from onceover.drills.switching import lettingin
 from onceover.drills.switching.fences import (
     ACLS,
     COMMAND,
@@ -64,19 +64,19 @@ def let_in(
     which: Callable[[Sequence[JournalEntry]], set[str]] = chains.fenced_topics,
     patience: Patience | None = None,
 ) -> Mapping[str, Any]:
-    """Lift a flow's fences, as ``welcome.let_in`` does, with that flow's own clients.
+    """Lift a flow's fences, as ``lettingin.let_in`` does, with that flow's own clients.
 
     Args:
         which: of the topics are meant, given that flow's journal.
         patience: with the flow's target, which holds the journal; None for as long as it takes.
 
     Raises:
-        As ``welcome.let_in``.
+        As ``lettingin.let_in``.
     """
     with opened(flow, both) as (source, target), drill_journal(flow, target, pause) as journal:
         if patience is not None:
             target.patience = patience
-        return welcome.let_in(
+        return lettingin.let_in(
             journal, topics, which, lambda drill: fence_makers(flow, source, journal, drill, pause)
         )
 

@@ -11,19 +11,20 @@ from typing import Final
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
+from onceover.config.patterns import matcher
 from onceover.drills.orphans.export import OrphanExport, OrphanParts
 from onceover.drills.orphans.exporttopic import OrphanTopic
 from onceover.drills.orphans.files import path_in
-from onceover.drills.orphans.plan import OrphanPlace
 from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
+from onceover.drills.orphans.refusals import check_forgotten, untaken_by
+from onceover.drills.orphans.terms import OrphanPlace
 from onceover.drills.orphans.view import OrphanReader
-from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
 from onceover.topics.scope import explain
-from onceover.wiring.failovers.drills import drill_journal, matcher
+from onceover.wiring.failovers.drills import drill_journal
 from onceover.wiring.failovers.switchovers import reverse_flow
 from onceover.wiring.flows import journal_of, login, rules
 
@@ -57,11 +58,7 @@ def orphan_export(
     Raises:
         UsageError: an expression is none, or of no use; the flow the other way is not in order.
     """
-    if options.forget and not options.rebuild:
-        raise UsageError(
-            "--forget-group means nothing without --rebuild: no position is deleted",
-            resolve="leave it out, or add --rebuild",
-        )
+    check_forgotten(forgets=bool(options.forget), rebuild=options.rebuild)
     forgets = matcher("--forget-group", options.forget) or (lambda _: False)
     topic = OrphanTopic(target, flow.flow, flow.source.alias, flow.state.replication_factor)
     folder = run_dir(flow) / ORPHANS
@@ -109,13 +106,6 @@ def _untaken(flow: Flow, topics: Collection[str]) -> dict[str, str]:
         UsageError: its file is not in order.
     """
     if flow.switchover.reverse is None:
-        return dict.fromkeys(topics, "there is none")
+        return untaken_by(None, topics, handled=False)
     back = reverse_flow(flow, flow.switchover.reverse)
-    which, found = rules(back), {}
-    for topic in topics:
-        decision = explain(topic, which)
-        if not decision.inside or decision.target_topic != topic:
-            found[topic] = f"it does not take it in as {topic}"
-        elif back.handler is not None:
-            found[topic] = "its handler would change, drop or move records on their way back"
-    return found
+    return untaken_by(rules(back), topics, handled=back.handler is not None)

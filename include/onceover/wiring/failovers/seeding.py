@@ -40,7 +40,7 @@ ADOPT: Final = "adopt"
 
 
 @dataclass(frozen=True)
-class Adoption:
+class AdoptionOptions:
     """Which MirrorMaker 2 is taken over; None takes what the flow file and dedicated mode imply.
 
     Args:
@@ -65,7 +65,7 @@ class Adoption:
 
 
 @dataclass(frozen=True)
-class Seeding:
+class SeedingOptions:
     """What is asked for.
 
     Args:
@@ -81,7 +81,7 @@ class Seeding:
 
 @contextmanager
 def seeder(
-    flow: Flow, source: Cluster, target: Cluster, request: Seeding, *, read: ReadFile = read_file
+    flow: Flow, source: Cluster, target: Cluster, request: SeedingOptions, *, read: ReadFile = read_file
 ) -> Iterator[Seeder]:
     """Yield what seeds the flow's progress; ``read`` returns the text of the file that the origin may name.
 
@@ -96,7 +96,7 @@ def seeder(
 
 @contextmanager
 def adopter(
-    flow: Flow, source: Cluster, target: Cluster, request: Adoption, *, read: ReadFile = read_file
+    flow: Flow, source: Cluster, target: Cluster, request: AdoptionOptions, *, read: ReadFile = read_file
 ) -> Iterator[Seeder]:
     """Yield what takes over a MirrorMaker 2 flow that was stopped; ``read`` returns the text of the file of
     decided offsets.

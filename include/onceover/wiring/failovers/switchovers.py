@@ -16,21 +16,21 @@ from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import EXACTLY_ONCE
+from onceover.config.patterns import matcher
 from onceover.drills.abort import Aborted, LeftFence, abort
-from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import look
 from onceover.drills.rehearsing.remains import Removal
-from onceover.drills.switching.common import SwitchoverParts, shown_already
-from onceover.drills.switching.failback import check_all_led_back
+from onceover.drills.switching.common import SwitchoverParts
+from onceover.drills.switching.failback import FlowBetween, check_leads_back
 from onceover.drills.switching.fences import (
-    ACLS,
     COMMAND,
-    EVERYBODY,
     LiftedFences,
+    check_not_carried_over,
     left_behind,
 )
-from onceover.drills.switching.modes import PLANNED
+from onceover.drills.switching.lettingin import denied
+from onceover.drills.switching.modes import PLANNED, check_mode
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
@@ -38,20 +38,19 @@ from onceover.drills.switching.switchover import (
     check_turns_back,
 )
 from onceover.drills.switching.tail import TailCompared
-from onceover.drills.switching.welcome import denied
+from onceover.drills.switching.wayback import WayBack
 from onceover.drills.switching.words import await_word, give_word
-from onceover.errors import NeedsOperator, UsageError
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
-from onceover.planning import commands
-from onceover.planning.operation import Caller, Pause
+from onceover.planning.operation import Pause
 from onceover.seeding.plan import Choice
 from onceover.state import names
 from onceover.state.fencing import fence
 from onceover.state.read import read_flow_state, read_layout
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
 from onceover.topics.scope import explain, in_scope
 from onceover.wiring.audit import AuditRequest, keep_verified, prepare, record_bytes
 from onceover.wiring.failovers.drills import (
@@ -61,7 +60,6 @@ from onceover.wiring.failovers.drills import (
     drills_dir,
     dry_run,
     keep_report,
-    matcher,
     objectives_of,
 )
 from onceover.wiring.failovers.fences import (
@@ -71,7 +69,7 @@ from onceover.wiring.failovers.fences import (
     let_in_at_once,
     switching_command,
 )
-from onceover.wiring.failovers.seeding import Seeding, seeder
+from onceover.wiring.failovers.seeding import SeedingOptions, seeder
 from onceover.wiring.flows import identity, login, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import read_status
@@ -127,26 +125,10 @@ def switchover(
         UsageError: an expression is none, an option means nothing in this mode, or the flow the other way is
             not in order.
     """
-    if options.whatever_is_lost and options.mode == PLANNED:
-        raise UsageError(
-            "--whatever-is-lost means nothing with --mode planned: nothing is lost",
-            resolve="leave it out, or name another mode",
-        )
+    check_mode(options.mode, whatever_is_lost=options.whatever_is_lost)
     reverse = None if flow.switchover.reverse is None else reverse_flow(flow, flow.switchover.reverse)
     spec = flow.switchover
-    if (
-        spec.fence == ACLS
-        and flow.topics.sync_acls
-        and EVERYBODY not in spec.deny
-        and options.mode == PLANNED
-    ):
-        raise UsageError(
-            "the flow would carry the DENYs over to the copies, and keep clients off the target",
-            code=DrillCode.SWITCHOVER_UNSET,
-            where="switchover.deny",
-            expected="User:* there, or topics.sync_acls: false",
-            resolve="change one of both, or use switchover.fence: command",
-        )
+    check_not_carried_over(options.mode, spec.fence, spec.deny, sync_acls=flow.topics.sync_acls)
     with drill_journal(flow, target, pause) as journal:
         how = fence_makers(flow, source, journal, "plan", pause)[spec.fence]().how
         redirect = f"{spec.command[0]} redirect" if spec.redirect == COMMAND else "a person, who confirms it"
@@ -240,10 +222,10 @@ def _parts(
         fence=makers[spec.fence](),
         lifted=LiftedFences(makers),
         denied=lambda copies: denied(target, copies, _denied_by_us(reverse, options.mode)),
-        welcome=_welcome(reverse, options.mode, pause),
+        let_in=_letting_in(reverse, options.mode, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
-        reverse=None if reverse is None else partial(_reversed, flow, reverse),
+        reverse=None if reverse is None else _way_back(flow, reverse).place,
         back=spec.reverse,
         led_back=lambda: led_back(reverse),
         exactly_once=flow.delivery == EXACTLY_ONCE,
@@ -268,7 +250,9 @@ def _denied_by_us(reverse: Flow | None, mode: str) -> Callable[[], Collection[tu
     return partial(kept_off, reverse) if reverse is not None and mode == PLANNED else tuple
 
 
-def _welcome(reverse: Flow | None, mode: str, pause: Pause) -> Callable[[Sequence[str]], Mapping[str, Any]]:
+def _letting_in(
+    reverse: Flow | None, mode: str, pause: Pause
+) -> Callable[[Sequence[str]], Mapping[str, Any]]:
     """Return what lets clients write where they come to; its journal is where they come from."""
     if reverse is None:
         return lambda _: {}
@@ -302,55 +286,41 @@ def _audited(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]
     return TailCompared.of(seen)
 
 
+def between_of(flow: Flow) -> FlowBetween:
+    """Return between which clusters a flow copies."""
+    return FlowBetween(flow.flow, flow.source.alias, flow.target.alias)
+
+
 def reverse_flow(flow: Flow, name: str) -> Flow:
-    """Return the flow the other way: the file of that name beside the flow's own, or among all flows."""
+    """Return the flow the other way: the file of that name beside the flow's own, or among all flows.
+
+    Raises:
+        UsageError: it is not in order, or not the other way.
+    """
     beside = flow.path.with_name(f"{name}{flow.path.suffix}")
     found = load_flow(beside if beside.is_file() else name)
-    if (found.source.alias, found.target.alias) != (flow.target.alias, flow.source.alias):
-        raise UsageError(
-            f"flow {name} is not the other way of flow {flow.flow}",
-            code=DrillCode.SWITCHOVER_UNSET,
-            where="switchover.reverse",
-            expected=f"from {flow.target.alias} to {flow.source.alias}",
-            seen=f"from {found.source.alias} to {found.target.alias}",
-            resolve="correct switchover.reverse, or the aliases in one of both files",
-        )
+    check_leads_back(between_of(flow), between_of(found))
     return found
 
 
-def behind(flow: Flow, copies: Collection[str]) -> Seeding:
+def behind(flow: Flow, copies: Collection[str]) -> SeedingOptions:
     """Return the seeding by which the flow the other way begins right behind the promotion of copies."""
     topics = "|".join(map(re.escape, sorted(copies))) or _NO_TOPIC
-    return Seeding(f"promoted:{flow.path}", Choice(replace=True), topics)
+    return SeedingOptions(f"promoted:{flow.path}", Choice(replace=True), topics)
 
 
-def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, Any]:
-    """Place the flow the other way behind the promotion; return what was written.
-
-    Raises:
-        NeedsOperator: some of it is refused.
-    """
+def _way_back(flow: Flow, reverse: Flow) -> WayBack:
     which = rules(flow)
-    copies = sorted({explain(topic, which).target_topic for topic in topics} - led_back(reverse))
-    if not copies:
-        return {"flow": reverse.flow, "positions": 0, "start_it": commands.replicate(reverse.flow)}
-    with opened(reverse, both) as (_, there):
-        layout = read_layout(there, reverse.flow)
-        runs = layout is not None and layout.ended_at_ms is None and not layout.seized
-    with opened(reverse, partial(seeder, request=behind(flow, copies))) as seeding:
-        outcome = seeding.apply(Caller(shown_already))
-    if outcome.waiting:
-        first = outcome.waiting[0]
-        raise NeedsOperator(
-            f"flow {reverse.flow} cannot go on behind the promotion: {first.object}: {first.message}",
-            code=first.code,
-            resolve=first.resolve,
-        )
-    then = commands.seed_apply(reverse.flow, f"promoted:{flow.flow}")
-    check_all_led_back(reverse.flow, sorted(set(copies) - led_back(reverse)), then)
-    return {
-        "flow": reverse.flow,
-        "positions": outcome.written,
-        "start_it": commands.replicate(reverse.flow),
-        "ended": runs,
-    }
+
+    def layout() -> Layout | None:
+        with opened(reverse, both) as (_, there):
+            return read_layout(there, reverse.flow)
+
+    return WayBack(
+        flow.flow,
+        reverse.flow,
+        lambda topic: explain(topic, which).target_topic,
+        lambda: led_back(reverse),
+        layout,
+        lambda copies: opened(reverse, partial(seeder, request=behind(flow, copies))),
+    )

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,9 +25,10 @@ from onceover.metrics.figures import Figures
 from onceover.metrics.fromstatus import add_drills, add_driver, add_groups, flow_figures
 from onceover.metrics.looks import LastLook, Seen, SeldomRead, scrape_text, stale_after_s
 from onceover.metrics.tallies import FlowTally, Tallies
-from onceover.operate.statusshape import with_fault
+from onceover.operate.statusneeds import with_fault
 from onceover.planning.background import side_by_side
 from onceover.planning.operation import wait
+from onceover.release import own_version
 from onceover.state.records.runstate import RunState
 from onceover.wiring.failovers.drills import drill_history
 from onceover.wiring.flows import open_clusters
@@ -309,12 +309,9 @@ def look_once(paths: Sequence[Path], settings: MonitorSettings) -> bytes:
 
 
 def _scraped(looks: Sequence[LastLook], settings: MonitorSettings) -> bytes:
-    return scrape_text(looks, stale_after_s(settings.interval_s), own_version())
+    return scrape_text(looks, stale_after_s(settings.interval_s), answering_version())
 
 
-def own_version() -> str:
-    """Return the version of what answers; ``unknown`` where it is not installed as a package."""
-    try:
-        return version("onceover")
-    except PackageNotFoundError:
-        return "unknown"
+def answering_version() -> str:
+    """Return the version of what answers, as metrics tell it."""
+    return own_version() or "unknown"

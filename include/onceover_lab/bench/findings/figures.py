@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onceover.errors import Retriable
-from onceover_lab.bench.findings.stats import Sample, first_at_least, percentile, steady_window, value_at
+from onceover_lab.bench.stats import Sample, first_at_least, percentile, steady_window, value_at
 from onceover_lab.bench.watching.cpu import Part
 
 

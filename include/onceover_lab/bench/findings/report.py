@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from onceover_lab.bench.findings.results import Metric, WorkloadResult, metrics_of
-from onceover_lab.bench.findings.stats import STEADY_FROM, STEADY_TO, Spread
+from onceover_lab.bench.stats import STEADY_FROM, STEADY_TO, Spread
 from onceover_lab.bench.workloads import FED, IDLE_SPAN_S, LANES, PARTITIONS, WorkloadKind
 
 PLOT_FILE: Final = "bench.png"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from onceover_lab.bench.findings.stats import Spread, paired_ratios, spread
+from onceover_lab.bench.stats import Spread, paired_ratios, spread
 from onceover_lab.bench.workloads import System, Workload, WorkloadKind
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import psutil
 
-from onceover_lab.bench.findings.stats import Sample
+from onceover_lab.bench.stats import Sample
 from onceover_lab.bench.watching.cpu import Part, ProcessCpu, ProcessId, cpu_by_process, part_of
 
 # Both looks cost CPU on the machine that is measured. The CPU clock ticks every 10 ms; a scan for new

@@ -9,7 +9,7 @@ from typing import Final
 
 from onceover.errors import Retriable
 from onceover_lab.bench.clients.topics import Topics
-from onceover_lab.bench.findings.stats import Sample, first_at_least
+from onceover_lab.bench.stats import Sample, first_at_least
 
 SAMPLE_INTERVAL_S: Final = 0.1
 _START_TIMEOUT_S: Final = 180.0

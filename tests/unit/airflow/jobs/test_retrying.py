@@ -23,7 +23,7 @@ from onceover_airflow.jobs.retrying import (
     TELL_AFTER_S,
     InterruptionPolicy,
     Streak,
-    limits,
+    failure_limits,
     retry_interrupted,
 )
 from onceover_airflow.telling.notify import VARIABLE, check_notifier
@@ -209,8 +209,8 @@ def test_what_people_start_gives_up_soon_and_what_a_schedule_starts_is_patient()
 
 def test_only_what_starts_again_by_itself_is_limited() -> None:
     """A @continuous DAG would spin."""
-    assert limits("@continuous") == {"max_consecutive_failed_dag_runs": 10}
-    assert limits("@daily") == limits(None) == {}
+    assert failure_limits("@continuous") == {"max_consecutive_failed_dag_runs": 10}
+    assert failure_limits("@daily") == failure_limits(None) == {}
 
 
 def test_who_clears_a_failed_task_begins_anew(tries: Tries) -> None:

@@ -11,9 +11,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
-from onceover.drills.orphans.plan import OrphanPlace, OrphansPlan, RebuildTerms, plan_orphans
-from onceover.drills.orphans.positions import LonePosition, LonePositions
+from onceover.drills.orphans.plan import OrphansPlan, plan_orphans
+from onceover.drills.orphans.positions import PositionOnlyHere, PositionsOnlyHere
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.torn import TornPart, TornTransaction
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
@@ -60,10 +61,10 @@ def test_a_person_is_shown_everything_that_is_done_for_good(monkeypatch: pytest.
 
 def test_a_position_that_goes_with_its_topic_is_shown_with_it() -> None:
     """Before everything that can be taken back."""
-    lone = LonePositions({"orders": [LonePosition("billing-old", "orders", ((0, 4),))]})
+    only_here = PositionsOnlyHere({"orders": [PositionOnlyHere("billing-old", "orders", ((0, 4),))]})
     view = OrphanView((look_of(1),), (), (), {}, ())
     text = ORPHANS.question(
-        plan_orphans(PLACE, view, {}, rebuild=replace(TERMS, positions=lone, forgets=lambda _: True))
+        plan_orphans(PLACE, view, {}, rebuild=replace(TERMS, positions=only_here, forgets=lambda _: True))
     )
     assert "group billing-old" in text
     assert text.index("| forget |") < text.index("| export |")

@@ -17,14 +17,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, P
 
 from onceover.errors import Fenced, Retriable
 from onceover.model import TopicPartition
-from onceover.operate.repair import Repair
+from onceover.operate.repair import Repair, RepairRequest
 from onceover.operate.repairapply import Repaired
 from onceover.planning.approval import Approval, ObjectState
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.state.records.enrolment import Enrolment
 from onceover.wiring import repairs
-from onceover.wiring.repairs import RepairRequest
 from onceover_airflow.approvals.approval import SHOWN_KEY
 from onceover_airflow.approvals.seal import opened
 from onceover_airflow.errors import JobInterrupted

@@ -114,7 +114,7 @@ def test_what_was_approved_is_written(live: Live) -> None:
     """Ids and counts go into the plan's XCom, nothing else."""
     context, clusters, planned = planned_by(live, plan_of())
     assert (planned["positions"], planned["refused"]) == (1, 0)
-    assert clusters.asked == [seed_runs.Seeding("group:g", Choice())]
+    assert clusters.asked == [seed_runs.SeedingOptions("group:g", Choice())]
     ask(context)
     assert PROGRESS.apply(FLOW) == {"flow": FLOW, "written": 1, "generation": 3}
 
@@ -203,7 +203,7 @@ def test_an_adoption_hands_on_what_the_form_says(live: Live) -> None:
     _, clusters, _ = planned_by(
         live, replace(EMPTY, operation="adopt"), kind="adopt", origin="map", mm2_source="primary"
     )
-    assert clusters.asked == [seed_runs.Adoption(source="primary")]
+    assert clusters.asked == [seed_runs.AdoptionOptions(source="primary")]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onceover.audit.compare.align import align
 from onceover.audit.compare.excuses import Cleaned, Decided, Excuse, Excused, Repeats, held, joined
 from onceover.audit.model import Finding, FindingKind, Mode, Range, Reason, Unverifiable
-from onceover.audit.ranges.cut import Hole
+from onceover.audit.ranges.tiling import Hole
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import sketch
 from onceover.model import TopicPartition

@@ -16,8 +16,8 @@ from onceover.audit.compare.sides import Sides
 from onceover.audit.course.rowcodec import answer_of, answer_row
 from onceover.audit.course.worker import open_task
 from onceover.audit.model import Finding, FindingKind, Mode, Range, Reason, Side, Unlisted
-from onceover.audit.ranges.cut import Hole
 from onceover.audit.ranges.tasks import OpenedStretch, Task
+from onceover.audit.ranges.tiling import Hole
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.model import TopicPartition
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from onceover.audit.model import Mode, Reason
 from onceover.audit.ranges.bounds import Bounds, PairMap, bound
-from onceover.audit.ranges.cut import first_behind
 from onceover.audit.ranges.snapshot import PartitionLog, PartitionSnapshot
+from onceover.audit.ranges.tiling import first_behind
 from onceover.model import TopicPartition
 from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop

@@ -24,8 +24,8 @@ from onceover.audit.records.sketch import parse_mark
 from onceover.errors import UsageError
 from tests.support.worlds.auditstory import Event, live
 
-# With the compiled code and without it.
-pytestmark = pytest.mark.usefixtures("both_ways")
+# With the compiled code, and in soak without it.
+pytestmark = pytest.mark.usefixtures("either_way")
 _DAMAGE = Event("target damaged", 0, 1, 1)
 _SAMPLE = Event("audit a sample", 0, 1, 1)
 _COPIED = (Event("produce", 0, 4), Event("copy", 0))

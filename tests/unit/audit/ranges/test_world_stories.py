@@ -9,8 +9,8 @@ from tests.support.worlds.auditoracle import Answer, audit, check, keep
 from tests.support.worlds.auditstory import EVENTS, Event, live
 from tests.support.worlds.auditworld import EPOCH_MS, KINDS, World
 
-# With the compiled code and without it.
-pytestmark = pytest.mark.usefixtures("both_ways")
+# With the compiled code, and in soak without it.
+pytestmark = pytest.mark.usefixtures("either_way")
 WRITTEN = (Event("produce", 0, 4), Event("copy", 0))
 
 

@@ -116,7 +116,7 @@ def test_topic_that_a_connector_has_is_right_unless_another_is_named(
 ) -> None:
     """A migration with --topic is no reason for every later one with --all to ask for a decision."""
     workers = Workers(tmp_path, (COPY,))
-    workers.rest.state = lambda _: connector(has)
+    workers.rest.state = lambda name: connector(has, name=name)
     migrating, looked = tool(monkeypatch, workers), []
 
     def look(_: Any, name: str, topic: str) -> Any:

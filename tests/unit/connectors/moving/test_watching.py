@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
+from onceover.connectors.model import ConnectorOffsets, ConnectorState, RawOffset
 from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress, Trail, watch
 from onceover.connectors.offsets.keys import sentinel_key
 from onceover.connectors.offsets.scan import Scan
@@ -205,7 +205,7 @@ def test_look_that_fails_half_way_is_repeated_whole() -> None:
 # ---- watching
 
 
-def snapshot(offsets: Mapping[bytes, bytes | None]) -> Snapshot:
+def snapshot(offsets: Mapping[bytes, bytes | None]) -> ConnectorOffsets:
     """Return what a scan finds."""
     return scan(placed(offsets)).snapshot("c")
 

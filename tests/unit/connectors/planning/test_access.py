@@ -12,7 +12,7 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.planning.access import ConnectAccess, advertised_url, version_of
 from onceover.connectors.planning.view import fence_ids
-from onceover.connectors.rights import missing, needing, principal_of
+from onceover.connectors.rights import missing, named_principal, needing
 from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient
 from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
 from onceover.errors import NeedsOperator, UsageError
@@ -161,7 +161,7 @@ def test_versions_compare_as_numbers(text: str, expected: tuple[int, ...]) -> No
 )
 def test_principal_is_named_as_far_as_it_is_known(properties: dict[str, str], expected: str) -> None:
     """The broker does not tell."""
-    assert principal_of(ClientConfig("kafka", properties)) == expected
+    assert named_principal(ClientConfig("kafka", properties)) == expected
 
 
 def test_missing_right_names_principal_operation_and_resource() -> None:

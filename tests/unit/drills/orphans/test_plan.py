@@ -13,15 +13,14 @@ from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.plan import (
     NOTHING,
     HeldPart,
-    OrphanPlace,
     OrphansPlan,
-    RebuildTerms,
     origin_of,
     plan_orphans,
     topic_of,
 )
-from onceover.drills.orphans.positions import LonePosition, LonePositions
+from onceover.drills.orphans.positions import PositionOnlyHere, PositionsOnlyHere
 from onceover.drills.orphans.tally import OrphanTally
+from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.torn import SpanState, TransactionSpan
 from onceover.errors import NeedsOperator, NotNow
 from onceover.model import TopicPartition
@@ -146,18 +145,18 @@ def test_a_topic_stays_where_it_would_not_come_back_or_its_export_is_weaker(
     assert [c.what for c in plan.changes] == ["export", "write"]
 
 
-def lone_plan(*positions: LonePosition, forgets: str = "", **more: Any) -> OrphansPlan:
-    found: dict[str, list[LonePosition]] = {}
+def only_here_plan(*positions: PositionOnlyHere, forgets: str = "", **more: Any) -> OrphansPlan:
+    found: dict[str, list[PositionOnlyHere]] = {}
     for each in positions:
         found.setdefault(each.topic, []).append(each)
-    terms = replace(TERMS, positions=LonePositions(found, **more), forgets=lambda group: group == forgets)
+    terms = replace(TERMS, positions=PositionsOnlyHere(found, **more), forgets=lambda group: group == forgets)
     return plan_orphans(PLACE, OrphanView((look(A0, 3), look(B0, 1)), (), (), {}, ()), {}, rebuild=terms)
 
 
 def test_a_topic_stays_with_a_position_that_stands_nowhere_else() -> None:
     """All of them are in the plan; other topics go."""
-    several = [LonePosition(f"g{number}", "a", ((0, 7), (1, 3))) for number in range(5)]
-    plan = lone_plan(*several, forgets="g1")
+    several = [PositionOnlyHere(f"g{number}", "a", ((0, 7), (1, 3))) for number in range(5)]
+    plan = only_here_plan(*several, forgets="g1")
     (refused,) = plan.refused
     assert (plan.rebuild, refused.object, refused.code) == (("b",), "a", "GROUPS_LEFT")
     assert "g0 (0 at 7, 1 at 3), g2 (0 at 7, 1 at 3), g3 (0 at 7, 1 at 3) and 1 more" in refused.message
@@ -170,24 +169,27 @@ def test_a_topic_stays_with_a_position_that_stands_nowhere_else() -> None:
 
 def test_what_is_given_up_is_approved_as_it_was_shown() -> None:
     """Neither another group's position, nor another one of the same group."""
-    gone = LonePosition("old", "a", ((0, 7),))
-    plan = lone_plan(gone, forgets="old")
+    gone = PositionOnlyHere("old", "a", ((0, 7),))
+    plan = only_here_plan(gone, forgets="old")
     assert (plan.rebuild, plan.exit_code, plan.refused) == (("a", "b"), 0, ())
     (forget,) = [change for change in plan.changes if change.what == "forget"]
     assert (forget.object, forget.from_, forget.risk) == ("topic a on east, group old", "0 at 7", "skip")
     assert topic_of(forget) == "a"
-    Approval.of(plan.items).check(lone_plan().items, "here")
-    for other in (lone_plan(gone._replace(at=((0, 9),)), forgets="old"), lone_plan(gone, forgets="old")):
-        approved = Approval.of((lone_plan() if other.forgotten == plan.forgotten else plan).items)
+    Approval.of(plan.items).check(only_here_plan().items, "here")
+    for other in (
+        only_here_plan(gone._replace(at=((0, 9),)), forgets="old"),
+        only_here_plan(gone, forgets="old"),
+    ):
+        approved = Approval.of((only_here_plan() if other.forgotten == plan.forgotten else plan).items)
         with pytest.raises(NeedsOperator, match="something else"):
             approved.check(other.items, "here")
 
 
 def test_where_not_all_groups_are_known_every_topic_stays() -> None:
     """By name, or what one of them has committed."""
-    plan = lone_plan(unheard=(NotNow("broker 2 does not answer"),))
+    plan = only_here_plan(unheard=(NotNow("broker 2 does not answer"),))
     assert (plan.rebuild, {r.code for r in plan.refused}) == ((), {"NOT_READ"})
-    plan = lone_plan(LonePosition("g", "a", error="what it has committed on east is not known"))
+    plan = only_here_plan(PositionOnlyHere("g", "a", error="what it has committed on east is not known"))
     assert (plan.rebuild, "is not known" in plan.refused[0].message) == (("b",), True)
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from onceover.drills.orphans.positions import LonePosition, LonePositions, PositionReader
+from onceover.drills.orphans.positions import PositionOnlyHere, PositionReader, PositionsOnlyHere
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.groups import calls as groupcalls
 from onceover.model import TopicPartition
@@ -31,7 +31,7 @@ def at(*places: tuple[TopicPartition, int]) -> dict[TopicPartition, CommittedOff
 
 def read(
     monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster, *, all_listed: bool = True
-) -> LonePositions:
+) -> PositionsOnlyHere:
     monkeypatch.setattr(groupcalls, "lists_all_groups", lambda _: all_listed)
     return PositionReader(source, target).read(COPIES)
 
@@ -59,8 +59,8 @@ def test_a_position_without_one_in_the_copy_stands_alone(
     }
     target.groups |= {"both": at((EAST_A0, 2)), "half": at((EAST_A0, 2)), "none": at((B0, 1))}
     found = read(monkeypatch, source, target)
-    half, none = LonePosition("half", "a", ((1, 3),)), LonePosition("none", "a", ((1, 3),))
-    assert found == LonePositions({"a": [half, none]})
+    half, none = PositionOnlyHere("half", "a", ((1, 3),)), PositionOnlyHere("none", "a", ((1, 3),))
+    assert found == PositionsOnlyHere({"a": [half, none]})
 
 
 def test_a_group_that_cannot_be_asked_may_have_one(
@@ -93,4 +93,4 @@ def test_a_group_in_ten_thousand_topics_is_walked_through_once(
     begun = time.process_time()
     found = PositionReader(source, target).read({tp: tp for tp in tps})
     assert time.process_time() - begun < _MAX_CPU_S
-    assert found.found["t9999"] == [LonePosition("many", "t9999", ((0, 7),))]
+    assert found.found["t9999"] == [PositionOnlyHere("many", "t9999", ((0, 7),))]

@@ -13,7 +13,7 @@ import pytest
 from onceover.drills import chain as chains
 from onceover.drills.orphans import rebuild
 from onceover.drills.orphans.looks import OrphanLook, TopicShape
-from onceover.drills.orphans.positions import LonePosition, LonePositions
+from onceover.drills.orphans.positions import PositionOnlyHere, PositionsOnlyHere
 from onceover.drills.orphans.rebuild import TopicRebuild, unmade_topics
 from onceover.drills.orphans.tally import OrphanTally
 from onceover.errors import NeedsOperator
@@ -65,7 +65,7 @@ class Asked:
         self.counts: Counter[str] = Counter()
         self.order: list[str] = []
         self.cut = 5
-        self.lone: dict[str, list[LonePosition]] = {}
+        self.only_here: dict[str, list[PositionOnlyHere]] = {}
         self.left_here: set[str] = set()
         monkeypatch.setattr(
             rebuild, "_unchanged", lambda watch, _: self.asked(f"ends of {len(watch.topics)}")
@@ -83,9 +83,9 @@ class Asked:
         self.asked("flows")
         return tuple(replace(look_of(topic), cut=self.cut) for topic in topics)
 
-    def positions(self, _: object) -> LonePositions:
+    def positions(self, _: object) -> PositionsOnlyHere:
         self.asked("groups")
-        return LonePositions(self.lone)
+        return PositionsOnlyHere(self.only_here)
 
     def untaken(self, topics: Collection[str]) -> dict[str, str]:
         self.asked("flow back")
@@ -142,11 +142,11 @@ def test_what_was_asked_is_good_for_a_moment(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_that_has_to_stay_keeps_those_that_are_asked_for_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of them is deleted, and it is named."""
     asked = Asked(monkeypatch, ["a", "b"])
-    asked.lone = {"b": [LonePosition("billing", "b", ((0, 4),))]}
+    asked.only_here = {"b": [PositionOnlyHere("billing", "b", ((0, 4),))]}
     with pytest.raises(NeedsOperator, match="billing") as caught:
         next(asked.rebuild().ready(asked.looks))
     assert caught.value.where == "b"
-    asked.lone, asked.cut = {}, 6
+    asked.only_here, asked.cut = {}, 6
     with pytest.raises(NeedsOperator, match="a stays"):
         next(asked.rebuild().ready(asked.looks))
     asked.cut, asked.left_here = 5, {"b"}

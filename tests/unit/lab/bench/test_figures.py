@@ -22,7 +22,7 @@ from onceover_lab.bench.findings.results import (
     WorkloadResult,
     as_document,
 )
-from onceover_lab.bench.findings.stats import Sample, Spread
+from onceover_lab.bench.stats import Sample, Spread
 from onceover_lab.bench.workloads import DEFAULT, WorkloadKind
 
 THROUGHPUT = next(w for w in DEFAULT if w.kind is WorkloadKind.THROUGHPUT)

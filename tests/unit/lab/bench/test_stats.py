@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover_lab.bench.findings.stats import (
+from onceover_lab.bench.stats import (
     Sample,
     Spread,
     Window,

@@ -114,3 +114,26 @@ def test_progress_without_a_terminal_is_plain_lines() -> None:
     assert len(lines) == 2
     assert lines[0].endswith("s] Starting [two] clusters.")
     assert lines[1].endswith("10 of 100 fed, copy not seen yet")
+
+
+def test_no_heading_and_no_number_is_cut_however_many_there_are() -> None:
+    """All 336,776 flights of the data set, and as many of each fault: the table keeps to its width."""
+    most = 336_776
+    kinds = (CopyFaultKind.DUPLICATED, CopyFaultKind.LOST, CopyFaultKind.ALTERED, CopyFaultKind.REORDERED)
+    lines = render(report(most, most, dict.fromkeys(kinds, most)), kept=False).splitlines()
+    headings = next(line for line in lines if "codec" in line)
+    assert headings.split() == [
+        "topic",
+        "codec",
+        "produced",
+        "aborted",
+        "copied",
+        "duplicates",
+        "losses",
+        "altered",
+        "reordered",
+        "other",
+    ]
+    row = next(line for line in lines if "flights.lga" in line)
+    assert row.split() == ["flights.lga", "gzip", f"{most:,}", "500", *[f"{most:,}"] * 5, "0"]
+    assert max(len(headings), len(row)) <= 110

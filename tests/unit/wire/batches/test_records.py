@@ -31,12 +31,12 @@ from onceover.wire.batches.records import (
     EncodedBatch,
     Headers,
     RawRecord,
+    _scan,
     control_type,
     decode,
     encode,
     encode_body,
     encode_raw,
-    iter_raw,
     reencode,
 )
 from onceover.wire.batches.unpack import Unpacked, unpack
@@ -245,7 +245,7 @@ def test_kafka_python_reads_the_same(
 
 def test_record_attributes_are_kept() -> None:
     encoded = encode_raw([RawRecord(5, 1, encode_body(b"k", b"v"), attributes=0x80)], 0)
-    assert [raw.attributes for raw in iter_raw(*unpacked(encoded.batch))] == [0x80]
+    assert [attributes for *_, attributes in _scan(*unpacked(encoded.batch))] == [0x80]
 
 
 def test_large_lengths_and_positions_leave_the_ready_made_varints() -> None:
@@ -255,7 +255,7 @@ def test_large_lengths_and_positions_leave_the_ready_made_varints() -> None:
 
 def damaged(header: BatchHeader, payload: bytes, message: str) -> None:
     with pytest.raises(CorruptBatch, match=message) as caught:
-        list(iter_raw(header, payload))
+        _scan(header, payload)
     assert "base offset 700" in caught.value.message
 
 
@@ -309,7 +309,7 @@ def test_a_negative_length_is_refused_even_where_its_bits_would_fit() -> None:
 def test_garbage_is_refused_or_read_never_something_else(payload: bytes, count: int) -> None:
     header = parse_header(JAVA_BATCHES[0])._replace(count=count, last_offset_delta=count)
     try:
-        assert len(list(iter_raw(header, payload))) == count
+        assert len(_scan(header, payload)) == count
     except CorruptBatch as error:
         assert error.seen  # noqa: PT017 - the other outcome, success, is right as well
 

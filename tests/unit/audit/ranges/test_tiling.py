@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from onceover.audit.model import Mode
 from onceover.audit.ranges.bounds import Bounds
-from onceover.audit.ranges.cut import Border, Copied, Hole, cut, holes
 from onceover.audit.ranges.tasks import tasks
+from onceover.audit.ranges.tiling import Border, Copied, Hole, holes, tile
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
 
@@ -36,7 +36,7 @@ def test_ranges_tile_the_bounds_for_any_map(
 ) -> None:
     """Wrong borders, out of order or outside, never leave a gap or an overlap on either side."""
     whole = bounds((source[0], source[1]), (target[0], target[1]))
-    found = cut(whole, proposed, size)
+    found = tile(whole, proposed, size)
     if whole.empty:
         assert found == []
         return
@@ -50,7 +50,7 @@ def test_ranges_tile_the_bounds_for_any_map(
 def test_range_ends_at_the_first_border_behind_its_size() -> None:
     """Small runs are gathered."""
     proposed = [Border(10 * n, 11 * n, 40) for n in range(1, 6)]
-    found = cut(bounds((0, 50), (0, 60)), proposed, 100)
+    found = tile(bounds((0, 50), (0, 60)), proposed, 100)
     assert [(each.source_from, each.source_to, each.target_to) for each in found] == [
         (0, 30, 33),
         (30, 50, 60),
@@ -59,7 +59,7 @@ def test_range_ends_at_the_first_border_behind_its_size() -> None:
 
 def test_tasks_hold_neighbours_only() -> None:
     """What is read in one go has no gap; a sample's ranges stand alone."""
-    found = cut(bounds((0, 60), (0, 60)), [Border(10 * n, 10 * n, 1) for n in range(1, 6)], 1)
+    found = tile(bounds((0, 60), (0, 60)), [Border(10 * n, 10 * n, 1) for n in range(1, 6)], 1)
     chosen = [found[0], found[1], found[2], found[4], found[5]]
     assert [len(task.ranges) for task in tasks(IDS, chosen, 2)] == [2, 1, 2]
     assert [each for task in tasks(IDS, chosen, 2) for each in task.ranges] == chosen

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from onceover.connectors.workers.muster import Muster, endpoints, muster
+from onceover.connectors.workers.membership import Membership, endpoints, membership_of
 
 KNOWN = {"a": ["10.0.0.1"], "b": ["10.0.0.2"], "alias-of-a": ["10.0.0.1"], "both": ["10.0.0.1", "10.0.0.2"]}
 
 
-def seen(named: Sequence[str], members: Sequence[str]) -> Muster:
+def seen(named: Sequence[str], members: Sequence[str]) -> Membership:
     """Compare addresses as this network resolves them; a host alone means port 8083 over http."""
 
     def placed(hosts: Sequence[str]) -> list[tuple[str, frozenset[tuple[str, int]]]]:
         urls = [host if "//" in host else f"http://{host}:8083" for host in hosts]
         return [(url, endpoints(url, lambda host, _: KNOWN.get(host, []))) for url in urls]
 
-    return muster(placed(named), placed(members))
+    return membership_of(placed(named), placed(members))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Cutting bounds into ranges at borders that the offset map proposes.
+"""Tiling bounds with ranges, between borders that the offset map proposes.
 
 Invariant: the ranges of a partition tile its bounds on both sides, whatever the map says: a wrong border
 makes two neighbours differ, which are then opened together, and can hide nothing.
@@ -133,7 +133,7 @@ def holes(records: Iterable[MapRecord], copied: Copied) -> Iterator[Hole]:
         yield Hole(end, copied.position, known)
 
 
-def cut(bounds: Bounds, proposed: Iterable[Border], range_bytes: int = RANGE_BYTES) -> list[Range]:
+def tile(bounds: Bounds, proposed: Iterable[Border], range_bytes: int = RANGE_BYTES) -> list[Range]:
     """Return the ranges of a partition, each of about ``range_bytes`` of its source; none when it is empty.
 
     Args:

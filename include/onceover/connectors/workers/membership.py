@@ -27,7 +27,7 @@ def endpoints(url: str, resolve: Callable[[str, int], Sequence[str]]) -> Endpoin
 
 
 @dataclass(frozen=True)
-class Muster:
+class Membership:
     """Named workers beside the members of their group.
 
     Args:
@@ -59,11 +59,13 @@ class Muster:
         return self.unnamed if len(self.members) > 1 else ()
 
 
-def muster(named: Sequence[tuple[str, Endpoints]], members: Sequence[tuple[str, Endpoints]]) -> Muster:
+def membership_of(
+    named: Sequence[tuple[str, Endpoints]], members: Sequence[tuple[str, Endpoints]]
+) -> Membership:
     """Compare where named addresses lead with where the group's members say that they are."""
     pairs = [(one, other) for n, one in enumerate(named) for other in named[n + 1 :]]
     led = {url: [member for member, at in members if at & places] for url, places in named}
-    return Muster(
+    return Membership(
         named=tuple(url for url, _ in named),
         members=tuple(url for url, _ in members),
         twice=tuple((one[0], other[0]) for one, other in pairs if one[1] & other[1]),

@@ -1,0 +1,68 @@
+"""Making the flow the other way go on behind a promotion.
+
+Invariant: it is said to go on only once its state says that it copies all that was promoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from onceover.drills.switching.common import shown_already
+from onceover.drills.switching.failback import check_all_led_back
+from onceover.errors import NeedsOperator
+from onceover.planning import commands
+from onceover.planning.operation import Caller
+from onceover.seeding.apply import Seeder
+from onceover.state.records.layout import Layout
+
+
+@dataclass(frozen=True)
+class WayBack:
+    """Two flows, each the other way of the other one.
+
+    Args:
+        flow: the one that was switched over; ``back`` the other one.
+        copy_of: returns the copy of a source topic.
+        led_back: tells which copies ``back`` has taken in.
+        layout: reads the layout of ``back``.
+        seeder: opens what has ``back`` begin behind the promotion of copies.
+    """
+
+    flow: str
+    back: str
+    copy_of: Callable[[str], str]
+    led_back: Callable[[], Collection[str]]
+    layout: Callable[[], Layout | None]
+    seeder: Callable[[Sequence[str]], AbstractContextManager[Seeder]]
+
+    def place(self, topics: Sequence[str]) -> Mapping[str, Any]:
+        """Have ``back`` begin behind the promotion of source topics; return what was written.
+
+        Raises:
+            NeedsOperator: some of it is refused, or it does not take all of them in.
+        """
+        start_it = commands.replicate(self.back)
+        copies = self._missing({self.copy_of(topic) for topic in topics})
+        if not copies:
+            return {"flow": self.back, "positions": 0, "start_it": start_it}
+        layout = self.layout()
+        runs = layout is not None and layout.may_run
+        with self.seeder(copies) as seeding:
+            outcome = seeding.apply(Caller(shown_already))
+        if outcome.waiting:
+            first = outcome.waiting[0]
+            raise NeedsOperator(
+                f"flow {self.back} cannot go on behind the promotion: {first.object}: {first.message}",
+                code=first.code,
+                resolve=first.resolve,
+            )
+        then = commands.seed_apply(self.back, f"promoted:{self.flow}")
+        check_all_led_back(self.back, self._missing(copies), then)
+        return {"flow": self.back, "positions": outcome.written, "start_it": start_it, "ended": runs}
+
+    def _missing(self, copies: Collection[str]) -> list[str]:
+        """Return those of the copies that ``back`` has not taken in."""
+        return sorted(set(copies) - set(self.led_back()))

@@ -1,0 +1,16 @@
+"""Which release of Onceover this is."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+NOT_INSTALLED: Final = "not installed as a package"
+
+
+def own_version() -> str | None:
+    """Return the version of what runs; None where it is not installed as a package."""
+    try:
+        return version("onceover")
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,104 @@
+"""The flow the other way behind a promotion: what is written, what is refused, and what is said."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onceover.drills.switching.fences import ACLS, COMMAND, EVERYBODY, check_not_carried_over
+from onceover.drills.switching.modes import PLANNED, UNPLANNED
+from onceover.drills.switching.wayback import WayBack
+from onceover.errors import NeedsOperator, UsageError
+from onceover.planning.plan import Refusal
+
+
+@dataclass
+class Back:
+    """The flow the other way: what it has taken in, and how it is seeded."""
+
+    led: set[str] = field(default_factory=set)
+    takes: bool = True
+    refused: tuple[Refusal, ...] = ()
+    layout: Any = None
+    seeded: list[list[str]] = field(default_factory=list)
+
+    def seeder(self, copies: Any) -> Any:
+        def apply(_: object) -> Any:
+            self.seeded.append(list(copies))
+            if self.takes:
+                self.led |= set(copies)
+            return SimpleNamespace(waiting=list(self.refused), written=len(copies))
+
+        return nullcontext(SimpleNamespace(apply=apply))
+
+    def way(self) -> WayBack:
+        return WayBack(
+            "orders-dr",
+            "back",
+            lambda t: f"copy.{t}",
+            lambda: set(self.led),
+            lambda: self.layout,
+            cast(Any, self.seeder),
+        )
+
+
+def test_it_begins_behind_the_promotion_of_what_it_does_not_copy_yet() -> None:
+    back = Back({"copy.a"})
+    told = back.way().place(["c", "b", "a"])
+    assert back.seeded == [["copy.b", "copy.c"]]
+    assert (told["flow"], told["positions"], told["ended"]) == ("back", 2, False)
+
+
+@pytest.mark.parametrize("may_run", [True, False])
+def test_that_it_ran_is_told_where_it_was_ended_for_that(may_run: bool) -> None:
+    """Somebody has to start it again."""
+    assert Back(layout=SimpleNamespace(may_run=may_run)).way().place(["a"])["ended"] is may_run
+
+
+def test_what_it_copies_already_is_left_as_it_is() -> None:
+    back = Back({"copy.a"}, layout=SimpleNamespace(may_run=True))
+    assert back.way().place(["a"]) == {
+        "flow": "back",
+        "positions": 0,
+        "start_it": "`onceover replicate back`",
+    }
+    assert back.seeded == []
+
+
+def test_a_position_that_waits_for_a_person_is_an_error_with_its_way_out() -> None:
+    back = Back(refused=(Refusal("a:0", "ORPHANS", "it holds records of its own", "export them"),))
+    with pytest.raises(NeedsOperator, match="flow back cannot go on behind the promotion: a:0") as raised:
+        back.way().place(["a"])
+    assert (raised.value.code, raised.value.resolve) == ("ORPHANS", "export them")
+
+
+def test_a_flow_that_takes_none_of_it_in_does_not_go_on() -> None:
+    with pytest.raises(NeedsOperator, match=r"does not take in copy\.a") as raised:
+        Back(takes=False).way().place(["a"])
+    assert "promoted:orders-dr" in str(raised.value.resolve)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "denied", "sync_acls"),
+    [
+        (UNPLANNED, ACLS, ["User:app"], True),
+        (PLANNED, COMMAND, ["User:app"], True),
+        (PLANNED, ACLS, [EVERYBODY], True),
+        (PLANNED, ACLS, ["User:app"], False),
+    ],
+)
+def test_a_fence_that_stays_on_the_source_is_taken(
+    mode: str, kind: str, denied: list[str], sync_acls: bool
+) -> None:
+    check_not_carried_over(mode, kind, denied, sync_acls=sync_acls)
+
+
+def test_a_fence_that_the_flow_would_copy_is_refused() -> None:
+    """Clients would be kept off the target, too."""
+    with pytest.raises(UsageError, match="would carry the DENYs over") as raised:
+        check_not_carried_over(PLANNED, ACLS, ["User:app"], sync_acls=True)
+    assert raised.value.code == "SWITCHOVER_UNSET"
