@@ -75,8 +75,8 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Let nobody look for garbage among ten thousand tests, and all of Airflow, again and again.
 
-    Who parses all modules of the product took 12 s for it that way, and takes 2. Behind it, less often than by
-    default: of 2,700 unit tests' CPU a twelfth went into it, and a thirtieth does.
+    Who parses all modules of the product took 12 s for it that way, and takes 2. Behind it, less often than
+    by default: of 2,700 unit tests' CPU a twelfth went into it, and a thirtieth does.
     """
     gc.disable()
     try:

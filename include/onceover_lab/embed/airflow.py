@@ -349,8 +349,8 @@ def marked(mark: str | None) -> list[psutil.Process]:
 def _is_there(pid: int, mark: str | None) -> bool:
     """Tell whether a process lives and carries ``mark``, or cannot be looked into yet.
 
-    Between two programs (one has asked to be replaced by the other) it has no variables for a moment. So it is
-    looked at once: who looks for the mark and then for that moment finds neither when it ends between them.
+    Between two programs (one has asked to be replaced by the other) it has no variables for a moment. So it
+    is looked at once: who looks for the mark, and then for that moment, finds neither if it ends between.
     """
     try:
         process = psutil.Process(pid)

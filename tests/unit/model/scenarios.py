@@ -153,8 +153,8 @@ SMALL: Final = (
     CALM_ENROL,
     TAKEN,
 )
-# The first is complete with 180,000 states, the next three with some ten thousand; of the others those with most
-# have some millions.
+# The first is complete with 180,000 states, the next three with some ten thousand; of the others those with
+# most have some millions.
 LARGE: Final = (
     RESTART,
     CALM_STOPS,
