@@ -137,7 +137,10 @@ class Person:
         return page
 
     def form(self, dag_id: str) -> Form:
-        """Press *Trigger* on the page of a DAG."""
+        """Press *Trigger* on the page of a DAG.
+
+        It offers what Airflow's pages were told when they were loaded: ``open`` one behind a changed DAG.
+        """
         return Form(self, self.dialog(dag_id))
 
     def dialog(self, dag_id: str | None = None) -> Locator:

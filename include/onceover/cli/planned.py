@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from onceover.cli.terminal.display import Counter
 from onceover.cli.terminal.output import CommandResult, say
-from onceover.drills.codes import DrillCode
-from onceover.errors import UsageError
-from onceover.planning.approval import Approval, Consent, Item
+from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, Operation, Outcome, Pause, Planned, wait
 from onceover.shown import visible
-from onceover.wiring.flows import login
 
 # Of commands whose last word says whether it is done.
 APPLY_INSTEAD: Final = "the same command with `apply` instead of `plan` does it"
@@ -58,25 +52,3 @@ def applied(
     with Counter(counting, wanted=bool(counting) and not as_json) as counted:
         outcome = operation.apply(Caller(announce, tell, counted, pause), approval)
     return CommandResult(outcome.document(), outcome.describe(), outcome.exit_code)
-
-
-def asked(flow: str, what: str, items: Sequence[Item], *, approved: bool) -> Approval:
-    """Have a person say yes to what was shown, on a terminal or by ``--approve``.
-
-    Raises:
-        UsageError: NOT_APPROVED; nothing was done.
-    """
-    approval = Approval.of(items)
-    if approved:
-        return approval
-    if sys.stdin.isatty():
-        say(f"Type the flow's name ({flow}) to do this: ", aside=True)
-        asked_s = time.monotonic()
-        if sys.stdin.readline().strip() == flow:
-            who, waited_s = login(), round(time.monotonic() - asked_s, 3)
-            return replace(approval, consent=Consent(who, who, "a terminal", waited_s))
-    raise UsageError(
-        f"nobody has approved {what}; nothing was done",
-        code=DrillCode.NOT_APPROVED,
-        resolve="read the plan, then add `--approve`",
-    )

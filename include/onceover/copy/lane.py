@@ -270,7 +270,7 @@ class LaneSession:
         check_clusters(seen, source.cluster_id(), target.cluster_id())
 
     def _resume(self) -> CopyLoop:
-        """Return the loop that copies what goes on, by the evidence of now; what does not is set aside."""
+        """Return the loop that copies what goes on, by the evidence of now; all else stops or waits."""
         me, task = self._me, self._task
         self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
         self._asked_again()

@@ -87,16 +87,16 @@ def is_outside(partition: Mapping[str, Any]) -> bool:
 
 def with_fault(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
     """Return an entry with what is wrong with its file beside it: everything else was read all the same."""
-    return {**with_need(entry, error), "fault": told_of(error)[0]}
+    return {**with_need(entry, error), "fault": error_told(error)[0]}
 
 
 def with_need(entry: Mapping[str, Any], error: OnceoverError) -> dict[str, Any]:
     """Return an entry with one thing more that waits for somebody."""
-    needs = sorted([*entry["needs"], told_of(error)[1]], key=lambda each: severity(each["exit"]))
+    needs = sorted([*entry["needs"], error_told(error)[1]], key=lambda each: severity(each["exit"]))
     return {**entry, "needs": needs, "exit": worst(each["exit"] for each in needs)}
 
 
-def told_of(error: OnceoverError) -> tuple[dict[str, Any], dict[str, Any]]:
+def error_told(error: OnceoverError) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return an error as an entry has it, and the need that it is."""
     code = exit_of_error(error)
     need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}

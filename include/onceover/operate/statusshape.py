@@ -15,7 +15,7 @@ from onceover.exitstatus import worst
 from onceover.model import TopicPartition, lane_of
 from onceover.operate.states import CopyState, PartitionState
 from onceover.operate.statusfacts import StatusFacts, since_s
-from onceover.operate.statusneeds import is_outside, needs_of, told_of
+from onceover.operate.statusneeds import error_told, is_outside, needs_of
 from onceover.operate.statusread import FlowFacts, SourceLogs
 from onceover.operate.stuck import stuck_since_ms
 from onceover.state.records.enrolment import Enrolment
@@ -83,7 +83,7 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
 
 def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
     """Return the entry of a flow of which nothing can be read, mostly as its file is not in order."""
-    told, need = told_of(error)
+    told, need = error_told(error)
     side = {"alias": None, "cluster_id": None, "error": None, "heard_ms": None}
     nothing = dict.fromkeys(
         ("generation", "fenced_starts", "restarts", "lanes", "delivery", "last_commit_ms", "last_commit_s",

@@ -19,7 +19,7 @@ def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module", params=["compiled", pytest.param("python", marks=pytest.mark.soak)])
 def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Likewise in soak: of what is above the reading, where nothing knows by which code it was read."""
+    """Likewise, the second in soak: of whole audits, whose comparisons are tried both ways in each run."""
     with _read_by(request.param):
         yield
 

@@ -153,13 +153,15 @@ SMALL: Final = (
     CALM_ENROL,
     TAKEN,
 )
-# The first is complete with 180,000 states, the next three with some ten thousand; of the others those with
-# most have some millions.
-LARGE: Final = (
-    RESTART,
+# Some ten thousand states each.
+MIDDLING: Final = (
     CALM_STOPS,
     CALM_INSTANCES,
     PAUSED,
+)
+# The first is complete with 180,000 states; of the others those with most have some millions.
+LARGE: Final = (
+    RESTART,
     ENROL,
     CALM_LANES,
     CALM_SEEDING,

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.model.explore import Found, search, violation_of
 from tests.unit.model.model import Model
 from tests.unit.model.scenario import Rule, Scenario
-from tests.unit.model.scenarios import FOR_PEACE, INSTANCES, LARGE, SMALL, WITHOUT
+from tests.unit.model.scenarios import FOR_PEACE, INSTANCES, LARGE, MIDDLING, SMALL, WITHOUT
 
 PROTOCOL: Final = (Path(__file__).parents[3] / "docs" / "protocol.md").read_text()
 # What one search of the large scenarios may hold in memory: about 3 GB.
@@ -29,7 +29,11 @@ def told(found: Found) -> str:
     return "\n".join([str(found.violation), f"{found.states} states", *found.trace])
 
 
-@pytest.mark.parametrize("scenario", SMALL, ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [*SMALL, *(pytest.param(each, marks=pytest.mark.soak) for each in MIDDLING)],
+    ids=lambda each: each.name,
+)
 def test_every_promise_is_kept_and_a_way_to_the_end_is_left(scenario: Scenario) -> None:
     """Every state keeps the guarantees, and from every one all that is missing can still be copied."""
     found = search(Model(scenario))

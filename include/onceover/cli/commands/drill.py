@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
+from onceover.cli.approving import asked_person
 from onceover.cli.parsers.drill import CANARIES, DRY_RUN, REHEARSAL, SAMPLE, SWITCHOVERS
-from onceover.cli.planned import applied, asked, planned
+from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> CommandResult:
         with privately(), opened(flow, partial(switchover, options=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
-            approval = asked(flow.flow, "the switchover", plan.items, approved=args.approve)
+            approval = asked_person(flow.flow, "the switchover", plan.items, approved=args.approve)
             return _told(flow, applied(switching, as_json=args.json, approval=approval))
     with privately(), opened(flow, partial(rehearsal, options=_rehearsal(args), pause=wait)) as rehearsing:
         return _told(flow, applied(rehearsing, as_json=args.json))
@@ -66,7 +67,9 @@ def apply_orphans(args: argparse.Namespace) -> CommandResult:
         plan = export.plan()
         say(plan.describe(), aside=args.json)
         # Nobody is asked about nothing.
-        approval = asked(flow.flow, "the export", plan.items, approved=args.approve or not plan.changes)
+        approval = asked_person(
+            flow.flow, "the export", plan.items, approved=args.approve or not plan.changes
+        )
         return applied(export, as_json=args.json, counting="orphans", approval=approval)
 
 

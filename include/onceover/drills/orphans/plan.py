@@ -13,7 +13,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.orphans.exporttopic import OrphanOrigin
 from onceover.drills.orphans.looks import OrphanLook, OrphanView, TopicShape
 from onceover.drills.orphans.positions import PositionOnlyHere
-from onceover.drills.orphans.refusals import kept, not_remade, undecided
+from onceover.drills.orphans.refusals import not_remade, open_refusals, why_kept
 from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.model import TopicPartition
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
@@ -233,7 +233,7 @@ def plan_orphans(
     """
     found = _rebuilds(place, view, rebuild)
     changes = [*_exports(place, view.looks, held), *found.changes]
-    refused = [*(note for note in view.notes if note.blocks), *undecided(place, view), *found.refused]
+    refused = [*(note for note in view.notes if note.blocks), *open_refusals(place, view), *found.refused]
     remade = {topic: shape for topic, shape in unmade.items() if topic in view.gone}
     if rebuild is None:
         refused += [not_remade(place, topic) for topic in sorted(remade)]
@@ -277,7 +277,7 @@ def _rebuilds(place: OrphanPlace, view: OrphanView, terms: RebuildTerms | None) 
         if note.blocks:
             notes.setdefault(_topic_of(note.object), []).append(note)
     for topic, looks in orphaned(view).items():
-        problem = kept(place, topic, looks, view, notes, terms)
+        problem = why_kept(place, topic, looks, view, notes, terms)
         if problem is not None:
             found.refused.append(problem)
             continue

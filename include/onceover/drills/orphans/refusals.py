@@ -63,7 +63,7 @@ def _rebuild(place: OrphanPlace) -> str:
     return commands.command("drill", "orphans", "apply", place.flow, "--rebuild")
 
 
-def undecided(place: OrphanPlace, view: OrphanView) -> list[Refusal]:
+def open_refusals(place: OrphanPlace, view: OrphanView) -> list[Refusal]:
     """Return what is not decided yet: whether it counts, nobody can know."""
     return [
         Refusal(
@@ -88,7 +88,7 @@ def _who(opened: Sequence[TransactionSpan], ids: Mapping[int, str]) -> str:
     return "; ".join(named) or "a transaction is just ending"
 
 
-def kept(
+def why_kept(
     place: OrphanPlace,
     topic: str,
     looks: Sequence[OrphanLook],

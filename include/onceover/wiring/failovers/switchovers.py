@@ -299,7 +299,7 @@ def reverse_flow(flow: Flow, name: str) -> Flow:
     """
     beside = flow.path.with_name(f"{name}{flow.path.suffix}")
     found = load_flow(beside if beside.is_file() else name)
-    check_leads_back(between_of(flow), between_of(found))
+    check_leads_back(between_of(flow), between_of(found)._replace(flow=name))
     return found
 
 

@@ -20,8 +20,8 @@ from onceover.model import TopicPartition
 from tests.support.raw.mutations import Content
 from tests.unit.audit.stored import batches, stored
 
-# With the compiled code, and in soak without it.
-pytestmark = pytest.mark.usefixtures("either_way")
+# With the compiled code and without it.
+pytestmark = pytest.mark.usefixtures("both_ways")
 PAIR = (TopicPartition("a", 0), TopicPartition("b", 0))
 contents = st.lists(
     st.builds(
