@@ -37,6 +37,8 @@ from tests.support.session.wait import wait_until
 from tests.support.worlds.contentaudit import audit, partition
 
 _TIMEOUT_S = 90.0
+# Of a flow's log, where it does not settle.
+_TOLD_CHARACTERS: Final = 4000
 _MIB = 1 << 20
 _LANES = 2
 _LIMIT_MIB = 16
@@ -169,12 +171,23 @@ class Hostile:
         """Return what ``status`` says of each partition."""
         return {p["partition"]: p for p in self.replica.flow.status()["partitions"]}
 
-    def settled(self) -> bool:
-        """Tell whether every partition is copied or stopped."""
+    def unsettled(self) -> dict[int, Any]:
+        """Return the partitions that are neither copied nor stopped, with their positions and ends."""
         found = self.status()
-        return len(found) == self.clean + 1 and all(
-            p["stop"] or (p["lso"] is not None and p["position"] == p["lso"]) for p in found.values()
-        )
+        copied = {n for n, p in found.items() if p["lso"] is not None and p["position"] == p["lso"]}
+        return {
+            number: {key: found.get(number, {}).get(key) for key in ("state", "position", "lso")}
+            for number in range(self.clean + 1)
+            if number not in copied and not found.get(number, {}).get("stop")
+        }
+
+    def await_settled(self, log: Path, what: str) -> None:
+        """Wait until every partition is copied or stopped; say which ones are not, and what the flow says."""
+        try:
+            wait_until(lambda: not self.unsettled(), _TIMEOUT_S, what)
+        except TimeoutError as error:
+            told = log.read_text()[-_TOLD_CHARACTERS:]
+            raise AssertionError(f"{error}: {self.unsettled()}\n{told}") from error
 
     def run(self, log: Path, feed: Callable[[], None]) -> float:
         """Let the flow run in a process of its own until all that ``feed`` writes is settled.
@@ -182,14 +195,13 @@ class Hostile:
         Returns what its memory grew by.
         """
         with FlowProcess(self.replica.flow.path, log, seconds=2 * _TIMEOUT_S, forever=True) as process:
-            wait_until(self.settled, _TIMEOUT_S, "it idles")
+            self.await_settled(log, "it idles")
             idle_mib = peak_mib(process.child.pid)
             # All at once, so that every partition has something to offer to one fetch.
             process.child.pause()
             feed()
             process.child.resume()
-            wait_until(self.settled, _TIMEOUT_S, "every partition is copied or stopped")
-
+            self.await_settled(log, "every partition is copied or stopped")
             return peak_mib(process.child.pid) - idle_mib
 
     def stops(self) -> dict[str, str]:
