@@ -106,7 +106,8 @@ def test_killed_in_the_middle_nothing_is_lost_or_repeated(
 def test_killed_at_every_step(cases: Cases, form: str, step: Step, count: int) -> None:
     """The whole matrix of the commit's steps."""
     case = cases(form)
-    case.feed()
+    for _ in range(count):
+        case.feed()
     case.kill(step, count)
     case.copy()
     assert case.held() == case.expected()

@@ -26,10 +26,13 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
+from onceover.drills.rehearsing.shadow import copy_stopped
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
+from onceover.stops.record import Stop
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.raw.hostilenames import HOSTILE
@@ -156,6 +159,14 @@ def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: in
     failed = outcome(failed="verify")
     failed.results[STEP_NAMES.index("verify")].error = error
     assert failed.exit_code == code
+
+
+def test_why_its_copy_stopped_is_said_before_all_of_it_is_taken_away() -> None:
+    """Nothing is left then that could be asked."""
+    stop = Stop("SOURCE_REFUSES", "not authorized to read", "READ", "none", "grant READ", 0)
+    error = copy_stopped("west", [TopicPartition("copy.a", n) for n in range(4)], stop)
+    assert "copy.a:0, copy.a:1, copy.a:2: SOURCE_REFUSES: not authorized to read" in error.message
+    assert error.resolve is not None and error.resolve.endswith("grant READ")
 
 
 def test_a_drill_of_any_number_of_topics_begins() -> None:

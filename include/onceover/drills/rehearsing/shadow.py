@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -24,10 +24,11 @@ from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
+from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import DONE, FAILED, Layout
-from onceover.stops.record import stopped_in
+from onceover.stops.record import Stop, stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.
 LANES: Final = 1
@@ -35,6 +36,7 @@ LANES: Final = 1
 _JOIN_S: Final = 20.0
 # A rehearsal is over by then, whatever happens.
 _LONGEST_S: Final = 3600.0
+_NAMED: Final = 3
 
 Opened = Callable[[], AbstractContextManager[tuple[Cluster, Cluster]]]
 
@@ -159,9 +161,21 @@ class ShadowCopy:
         state = self._target.retry(lambda: read_flow_state(self._target, self._flow))
         stopped = sorted(stopped_in(state.others))
         if stopped:
-            raise NeedsOperator(
-                f"the rehearsal's copy stopped at {', '.join(map(str, stopped[:3]))}",
-                code=DrillCode.COPY_STOPPED,
-                where=self._target.alias,
-                resolve="the flow itself would stop there, too: look at the topic's records on the source",
-            )
+            first = Stop.from_json(state.others[names.stop_key(*stopped[0])])
+            raise copy_stopped(self._target.alias, stopped, first)
+
+
+def copy_stopped(target: str, stopped: Sequence[TopicPartition], first: Stop) -> NeedsOperator:
+    """Return what a rehearsal ends with whose copy has stopped: the flow it belongs to is gone behind it.
+
+    Args:
+        target: alias of the target.
+        stopped: partitions there, at least one; ``first`` why the first one is.
+    """
+    where = ", ".join(map(str, stopped[:_NAMED]))
+    return NeedsOperator(
+        f"the rehearsal's copy stopped at {where}: {first.code}: {first.message}",
+        code=DrillCode.COPY_STOPPED,
+        where=target,
+        resolve=f"the flow itself would stop there, too: {first.resolve}",
+    )
