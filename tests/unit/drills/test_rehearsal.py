@@ -167,6 +167,8 @@ def test_why_its_copy_stopped_is_said_before_all_of_it_is_taken_away() -> None:
     error = copy_stopped("west", [TopicPartition("copy.a", n) for n in range(4)], stop)
     assert "copy.a:0, copy.a:1, copy.a:2: SOURCE_REFUSES: not authorized to read" in error.message
     assert error.resolve is not None and error.resolve.endswith("grant READ")
+    assert (error.expected, error.seen) == ("READ", "none")
+    assert copy_stopped("west", [TopicPartition("copy.a", 0)], None).message.endswith("copy.a:0")
 
 
 def test_a_drill_of_any_number_of_topics_begins() -> None:

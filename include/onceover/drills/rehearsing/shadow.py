@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from onceover.backoff import Backoff, Deadline
@@ -24,11 +24,10 @@ from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
-from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import DONE, FAILED, Layout
-from onceover.stops.record import Stop, stopped_in
+from onceover.stops.record import Stop, stop_in, stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.
 LANES: Final = 1
@@ -37,6 +36,7 @@ _JOIN_S: Final = 20.0
 # A rehearsal is over by then, whatever happens.
 _LONGEST_S: Final = 3600.0
 _NAMED: Final = 3
+_LOOK_AT_SOURCE: Final = "look at the topic's records on the source"
 
 Opened = Callable[[], AbstractContextManager[tuple[Cluster, Cluster]]]
 
@@ -161,21 +161,28 @@ class ShadowCopy:
         state = self._target.retry(lambda: read_flow_state(self._target, self._flow))
         stopped = sorted(stopped_in(state.others))
         if stopped:
-            first = Stop.from_json(state.others[names.stop_key(*stopped[0])])
+            first = None
+            # What strangers have written there may be no stop: that it stopped is told all the same.
+            with suppress(NeedsOperator):
+                first = stop_in(state.others, stopped[0])
             raise copy_stopped(self._target.alias, stopped, first)
 
 
-def copy_stopped(target: str, stopped: Sequence[TopicPartition], first: Stop) -> NeedsOperator:
+def copy_stopped(target: str, stopped: Sequence[TopicPartition], first: Stop | None) -> NeedsOperator:
     """Return what a rehearsal ends with whose copy has stopped: the flow it belongs to is gone behind it.
 
     Args:
         target: alias of the target.
-        stopped: partitions there, at least one; ``first`` why the first one is.
+        stopped: partitions there, at least one.
+        first: why the first one is; None where nobody can read it.
     """
-    where = ", ".join(map(str, stopped[:_NAMED]))
+    stops = ", ".join(map(str, stopped[:_NAMED]))
+    why = f": {first.code}: {first.message}" if first else ""
     return NeedsOperator(
-        f"the rehearsal's copy stopped at {where}: {first.code}: {first.message}",
+        f"the rehearsal's copy stopped at {stops}{why}",
         code=DrillCode.COPY_STOPPED,
         where=target,
-        resolve=f"the flow itself would stop there, too: {first.resolve}",
+        expected=first.expected if first else None,
+        seen=first.seen if first else None,
+        resolve=f"the flow itself would stop there, too: {first.resolve if first else _LOOK_AT_SOURCE}",
     )
