@@ -19,7 +19,7 @@ def commands(text: str) -> list[str]:
         ("", []),
         ("`onceover replicate orders` starts it again: it goes on", ["onceover replicate orders"]),
         ("`onceover stop a`, then `onceover replicate a`", ["onceover stop a", "onceover replicate a"]),
-        ("end it with `kafka-transactions.sh --abort`", ["kafka-transactions.sh --abort"]),
+        ("end it with `kafka-transactions.sh abort`", ["kafka-transactions.sh abort"]),
         ("lower `lanes`, or see `--from map`", []),
         ("an open ` and `onceover status", []),
         ("`onceover status x; rm -rf /`", []),

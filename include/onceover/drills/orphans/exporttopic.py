@@ -244,7 +244,7 @@ class OrphanTopic:
             "behind it cannot be read, and would be exported again",
             code=DrillCode.HANGING,
             where=str(place),
-            resolve="end it with `kafka-transactions.sh --abort`, then run again; find out who writes there",
+            resolve="end it with `kafka-transactions.sh abort`, then run again; find out who writes there",
         )
 
     def writer(self) -> OrphanWriter:

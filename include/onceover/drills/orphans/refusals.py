@@ -72,7 +72,7 @@ def open_refusals(place: OrphanPlace, view: OrphanView) -> list[Refusal]:
             f"offsets {look.stable} to {look.end - 1} on {place.source} are not decided: "
             f"{_who(look.opened, view.ids)}",
             "wait until it has ended (a broker ends it at its transaction.timeout.ms), or end it: "
-            "`kafka-transactions.sh --abort`; then run again",
+            "`kafka-transactions.sh abort`; then run again",
         )
         for look in view.looks
         if not look.is_decided

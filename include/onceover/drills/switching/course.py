@@ -56,7 +56,7 @@ _UNPLANNED: Final = (
         "settle",
         "end what hangs in the copies",
         20,
-        "kafka-transactions.sh --find-hanging, --abort",
+        "kafka-transactions.sh find-hanging, abort",
     ),
     PlannedStep(
         "place", "put the groups in place once more, where that is known", 30, "onceover groups apply"
