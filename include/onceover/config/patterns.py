@@ -45,11 +45,21 @@ def check_typed(option: str, pattern: str) -> str:
     return pattern
 
 
+def check_each(option: str, patterns: Sequence[str]) -> None:
+    """Refuse patterns of which one is none.
+
+    Raises:
+        UsageError: as ``check_typed``.
+    """
+    for pattern in patterns:
+        check_typed(option, pattern)
+
+
 def matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | None:
     """Return what tells whether a name was asked for; None where no pattern was typed.
 
     Raises:
         UsageError: as ``check_typed``, of any of them.
     """
-    checked = [check_typed(option, pattern) for pattern in patterns]
-    return (lambda name: any(names_whole(pattern, name) for pattern in checked)) if checked else None
+    check_each(option, patterns)
+    return (lambda name: any(names_whole(pattern, name) for pattern in patterns)) if patterns else None

@@ -7,10 +7,8 @@ would be a wrong one (G7).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
-from onceover.errors import NeedsOperator
 from onceover.groups.commits import Committed
 from onceover.kafka.logs.batchat import batches_at
 from onceover.kafka.ports import Cluster, TopicInfo
@@ -20,7 +18,7 @@ from onceover.state.log import StateLog
 from onceover.state.records.progress import beside
 from onceover.stops.codes import StopCode
 from onceover.stops.lastbatch import is_another, place_of
-from onceover.stops.record import stop_in
+from onceover.stops.record import readable_stop
 from onceover.wire.progress import CopiedBatch, last_before
 
 _PARTED: Final = frozenset({str(StopCode.SOURCE_DIVERGED), str(StopCode.TARGET_SHORTENED)})
@@ -108,11 +106,10 @@ def ends_early(source: TopicPartition, end: int | None, position: int) -> Parted
 
 def _stopped(others: Mapping[str, Any], target: TopicPartition) -> Parted | None:
     # A stop that nobody can read says nothing; the source is asked then.
-    with suppress(NeedsOperator):
-        stop = stop_in(others, target)
-        if stop is not None and stop.code in _PARTED:
-            return stop.code, f"the partition is stopped: {stop.message}"
-    return None
+    stop = readable_stop(others, target)
+    if stop is None or stop.code not in _PARTED:
+        return None
+    return stop.code, f"the partition is stopped: {stop.message}"
 
 
 def _is_led(tp: TopicPartition, topics: Mapping[str, TopicInfo]) -> bool:

@@ -8,7 +8,6 @@ very log that was promoted, whole up to what was copied: the offset means nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, Protocol
@@ -35,7 +34,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
 from onceover.stops.codes import StopCode
 from onceover.stops.judge import Evidence, lost_on_target
-from onceover.stops.record import Stop, stop_in
+from onceover.stops.record import Stop, readable_stop
 
 _NONE: Final = "none"
 _COUNT_S: Final = 60.0
@@ -283,11 +282,8 @@ class PromotedOrigin:
     def _parted(seat: Seat, logs: _Logs) -> Stop | None:
         """Return why both sides have parted: as a lane has found it, or as it would."""
         # A stop that nobody can read says nothing; the log does.
-        with suppress(NeedsOperator):
-            stop = stop_in(logs.others, seat.source)
-            if stop is not None and stop.code in _PARTED:
-                return stop
-        return logs.judged.parted.get(seat.target)
+        stop = readable_stop(logs.others, seat.source)
+        return stop if stop and stop.code in _PARTED else logs.judged.parted.get(seat.target)
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.value import mapping, record
@@ -62,6 +63,13 @@ def stop_in(others: Mapping[str, Any], target: TopicPartition) -> Stop | None:
     """
     value = others.get(names.stop_key(*target))
     return None if value is None else Stop.from_json(value)
+
+
+def readable_stop(others: Mapping[str, Any], target: TopicPartition) -> Stop | None:
+    """Return why a target partition is stopped; None where it is not, or what stands there says nothing."""
+    with suppress(NeedsOperator):
+        return stop_in(others, target)
+    return None
 
 
 def stopped_in(others: Mapping[str, Any]) -> set[TopicPartition]:

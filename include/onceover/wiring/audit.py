@@ -33,7 +33,7 @@ from onceover.audit.report.payload import with_payload
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
-from onceover.config.patterns import matcher
+from onceover.config.patterns import check_each
 from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
@@ -75,7 +75,7 @@ class AuditRequest:
         Raises:
             UsageError: the pattern or the time is not understood, or the time is still to come.
         """
-        matcher("--topics", self.topics)
+        check_each("--topics", self.topics)
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
         return AuditSelection(self.topics, since_ms(self.since, now_ms()), self.settle_s, inside)

@@ -172,14 +172,12 @@ class Hostile:
         return {p["partition"]: p for p in self.replica.flow.status()["partitions"]}
 
     def unsettled(self) -> dict[int, Any]:
-        """Return the partitions that are neither copied nor stopped, with their positions and ends."""
+        """Return what ``status`` says of the partitions that are neither copied nor stopped."""
         found = self.status()
-        copied = {n for n, p in found.items() if p["lso"] is not None and p["position"] == p["lso"]}
-        return {
-            number: {key: found.get(number, {}).get(key) for key in ("state", "position", "lso")}
-            for number in range(self.clean + 1)
-            if number not in copied and not found.get(number, {}).get("stop")
+        done = {
+            n for n, p in found.items() if p["stop"] or (p["lso"] is not None and p["position"] == p["lso"])
         }
+        return {number: found.get(number) for number in range(self.clean + 1) if number not in done}
 
     def await_settled(self, log: Path, what: str) -> None:
         """Wait until every partition is copied or stopped; say which ones are not, and what the flow says."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from unittest.mock import patch
 
-from onceover.audit.checks.bookkeeping import _checks, _works
+from onceover.audit.checks.bookkeeping import check_claims, claims_of
 from onceover.audit.checks.result import AuditResult, PartitionResult
 from onceover.audit.checks.suiterows import suite_rows
 from onceover.audit.checks.suites import RULES, RuleKind
@@ -88,7 +88,7 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
         content = audit_content(planned(inputs, sample), workers)
         with Lookup({Side.SOURCE: source, Side.TARGET: target}) as look:
             # All of its bookkeeping but the groups, which this world has none of.
-            checks = tuple(_checks(_works(store, seen, content.partitions), seen, look))
+            checks = tuple(check_claims(claims_of(store, seen, content.partitions), seen, look))
         store.close()
     parts = content.partitions + content.beside
     result = AuditResult(FLOW, seen.started_ms, content.finished_ms, since, parts, checks)

@@ -60,29 +60,35 @@ def check_bookkeeping(
     checks: list[Check] = []
     with MapIndex(target, flow, home) as index:
         target.retry(lambda: index.refresh(settled=True))
-        work = _works(index.store, snapshot, partitions)
-        checks += _checks(work, snapshot, look)
+        work = claims_of(index.store, snapshot, partitions)
+        checks += check_claims(work, snapshot, look)
         moved = {each.seen.target: each for each in work if each.seen.is_there}
         checks += _groups(flow, target, moved, look)
     commits = sorted((c for each in work for c in each.ledger.commits), key=lambda commit: commit.commit_ms)
     return BookkeepingChecks(tuple(checks), tuple(commits[-_MAX_COMMITS:]))
 
 
-def _works(
+def claims_of(
     store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult]
-) -> list[_Work]:
+) -> list[PartitionClaims]:
+    """Return each partition with what its receipts say; arguments are those of ``check_bookkeeping``."""
     return [
-        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since), repeats=snapshot.repeats)
+        PartitionClaims(
+            seen, result, StoredPair(store, seen.source, seen.target, seen.since), repeats=snapshot.repeats
+        )
         for seen, result in zip(snapshot.partitions, partitions, strict=True)
     ]
 
 
-def _checks(work: Iterable[_Work], snapshot: AuditSnapshot, look: RecordLooks) -> Iterator[Check]:
+def check_claims(
+    work: Iterable[PartitionClaims], snapshot: AuditSnapshot, look: RecordLooks
+) -> Iterator[Check]:
+    """Yield what is right and wrong of positions, offset map and receipts: all but the groups."""
     for each in work:
         yield from each.checks(look, random.Random(snapshot.started_ms))
 
 
-class _Work:
+class PartitionClaims:
     """One partition, with what its receipts say, gone through once."""
 
     def __init__(
@@ -149,7 +155,7 @@ def _hides(seen: PartitionSnapshot) -> bool:
 
 
 def _groups(
-    flow: str, target: Cluster, work: Mapping[TopicPartition, _Work], look: RecordLooks
+    flow: str, target: Cluster, work: Mapping[TopicPartition, PartitionClaims], look: RecordLooks
 ) -> Iterator[Check]:
     memory = GroupMemory(target, flow)
     try:
@@ -170,7 +176,7 @@ def _groups(
         memory.close()
 
 
-def _stands(work: _Work, group: str, entry: Remembered, current: int, look: RecordLooks) -> Check:
+def _stands(work: PartitionClaims, group: str, entry: Remembered, current: int, look: RecordLooks) -> Check:
     try:
         return check_group(work.standing(group, entry, current, look))
     except Unreadable as error:

@@ -51,6 +51,7 @@ def untaken_by(back: Rules | None, topics: Collection[str], *, handled: bool) ->
 
 
 def not_remade(place: OrphanPlace, topic: str) -> Refusal:
+    """Return why a topic that an earlier run has deleted is not there to be copied into."""
     return Refusal(
         topic,
         DrillCode.MADE_ANEW,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from typing import Final
 
 from onceover.backoff import Backoff, Deadline
@@ -27,7 +27,7 @@ from onceover.planning.plan import Refusal
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import DONE, FAILED, Layout
-from onceover.stops.record import Stop, stop_in, stopped_in
+from onceover.stops.record import Stop, readable_stop, stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.
 LANES: Final = 1
@@ -161,11 +161,7 @@ class ShadowCopy:
         state = self._target.retry(lambda: read_flow_state(self._target, self._flow))
         stopped = sorted(stopped_in(state.others))
         if stopped:
-            first = None
-            # What strangers have written there may be no stop: that it stopped is told all the same.
-            with suppress(NeedsOperator):
-                first = stop_in(state.others, stopped[0])
-            raise copy_stopped(self._target.alias, stopped, first)
+            raise copy_stopped(self._target.alias, stopped, readable_stop(state.others, stopped[0]))
 
 
 def copy_stopped(target: str, stopped: Sequence[TopicPartition], first: Stop | None) -> NeedsOperator:

@@ -20,7 +20,7 @@ from onceover.clock import now_ms
 from onceover.config.clients.connection import variable_of
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import run_dir
-from onceover.config.patterns import matcher
+from onceover.config.patterns import check_each
 from onceover.config.units import RUN_LENGTH
 from onceover.errors import UsageError
 from onceover.logs import is_verbose
@@ -210,8 +210,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
             cannot be talked to safely.
     """
     since_ms(options.since, now_ms())
-    # They are matched where the job runs; here they are only to be some.
-    matcher("--topics", options.topics)
+    check_each("--topics", options.topics)
     report = run_dir(flow) / "log" / "audit.json"
     wanted = flow.spark.master if master is None else master
     # Reading is what takes the time: as many workers as there are cores, unless it is said how many.
