@@ -106,8 +106,12 @@ class SyncPlan(ApprovablePlan):
     @property
     def exit_code(self) -> int:
         """3 when a topic is not copied, or an ACL not followed, until somebody decides; else 0."""
-        told = len(self.refused) > len(self.topics.refused)
-        return PERSON if told else exit_of(self.topics.refused)
+        return PERSON if self.unfollowed else exit_of(self.topics.refused)
+
+    @property
+    def unfollowed(self) -> tuple[Refusal, ...]:
+        """The ACLs that are not followed until somebody decides; topics are copied all the same."""
+        return self.refused[len(self.topics.refused) :]
 
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON; ``enrol`` lists the source topics that the flow itself takes in."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 
+from onceover.advice import advised
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import code, plain
@@ -138,7 +139,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
             found = dry_run(flow)
         log_text(log, found.describe())
         if found.exit_code:
-            first = "; ".join(f"{need['message']}; {need['resolve']}" for need in found.needs)
+            first = "; ".join(map(advised, found.needs))
             first = first or "; ".join(f"{part}: {error}" for part, error in found.problems.items())
             text = f"flow {name} is not ready: {first or 'not everything could be looked at, see the log'}"
             raise JobInterrupted(text) if found.exit_code == _TEMPORARY else TaskFailed(text)

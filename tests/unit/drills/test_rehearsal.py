@@ -26,13 +26,10 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
-from onceover.drills.rehearsing.shadow import copy_stopped
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
-from onceover.stops.record import Stop
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.raw.hostilenames import HOSTILE
@@ -161,16 +158,6 @@ def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: in
     assert failed.exit_code == code
 
 
-def test_why_its_copy_stopped_is_said_before_all_of_it_is_taken_away() -> None:
-    """Nothing is left then that could be asked."""
-    stop = Stop("SOURCE_REFUSES", "not authorized to read", "READ", "none", "grant READ", 0)
-    error = copy_stopped("west", [TopicPartition("copy.a", n) for n in range(4)], stop)
-    assert "copy.a:0, copy.a:1, copy.a:2: SOURCE_REFUSES: not authorized to read" in error.message
-    assert error.resolve is not None and error.resolve.endswith("grant READ")
-    assert (error.expected, error.seen) == ("READ", "none")
-    assert copy_stopped("west", [TopicPartition("copy.a", 0)], None).message.endswith("copy.a:0")
-
-
 def test_a_drill_of_any_number_of_topics_begins() -> None:
     """The journal's entry fits into a record; the report names them all."""
     topics = tuple(f"{number:0249}" for number in range(10_000))
@@ -236,7 +223,7 @@ def test_the_trend_ends_where_the_drills_do() -> None:
 
 def test_what_the_look_may_not_see_is_a_finding() -> None:
     """No right for groups, topics or clients: nothing is counted as none."""
-    problem = {"message": "not authorized"}
+    problem = {"message": "not authorized", "resolve": "grant DESCRIBE"}
     found = {
         "needs": [],
         "ready": False,
@@ -250,10 +237,11 @@ def test_what_the_look_may_not_see_is_a_finding() -> None:
     steps = RehearsalSteps(parts, RehearsalRequest(), "d1", (), (), lambda: None)
     evidence = steps.look(Deadline(5.0))
     assert [text for _, text in steps.findings] == [
-        "groups cannot be looked at: not authorized",
-        "clients cannot be looked at: not authorized",
+        "groups cannot be looked at: not authorized; grant DESCRIBE",
+        "clients cannot be looked at: not authorized; grant DESCRIBE",
     ]
     assert [evidence[key] for key in ("losses", "drift", "consumers", "producers")] == [None] * 4
-    found["clients"] = {"consumers": [1], "producers": [], "unseen": [{"message": "groups of b2 are hidden"}]}
+    unseen = {"message": "groups of b2 are hidden", "resolve": "bring it back"}
+    found["clients"] = {"consumers": [1], "producers": [], "unseen": [unseen]}
     assert steps.look(Deadline(5.0))["consumers"] == 1
-    assert ("NOT_READY", "groups of b2 are hidden") in steps.findings
+    assert ("NOT_READY", "groups of b2 are hidden; bring it back") in steps.findings

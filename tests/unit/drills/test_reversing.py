@@ -11,7 +11,7 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.switching.steps import PlannedSteps
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
@@ -69,6 +69,28 @@ def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too() -> 
         steps.undo(Deadline(5.0))
     assert given_up == [{"acls": {("a", "User:*")}}]
     assert "1 ACLs are deleted" in dict(steps.findings)["STILL_FENCED"]
+
+
+NEED = {"code": "ACL_WITHHELD", "message": "a DENY limits it", "resolve": "resolve it", "exit": 3}
+PROBLEM = {"message": "may not see", "where": "east", "resolve": "grant DESCRIBE"}
+
+
+@pytest.mark.parametrize(("exit_code", "kind"), [(5, Retriable), (3, NeedsOperator), (2, NeedsOperator)])
+def test_what_cannot_be_looked_at_is_tried_again_only_where_that_may_help(
+    exit_code: int, kind: type[OnceoverError]
+) -> None:
+    """With its way out; a need that does not block holds nobody up, and what needs a person comes first."""
+    found = {
+        "status": "copying",
+        "losses": [],
+        "needs": [{**NEED, "blocks": False}],
+        "problems": {"groups": {**PROBLEM, "exit": 5}, "topics": {**PROBLEM, "exit": exit_code}},
+    }
+    parts = SimpleNamespace(flow="f", look=lambda: found, fence=None)
+    steps = Steps(cast(Any, parts), "d2", "d2", {}, True, Notes(), cast(Any, None))
+    with pytest.raises(kind, match="cannot be looked at: may not see") as caught:
+        steps.look(Deadline(5.0))
+    assert (caught.value.where, caught.value.resolve) == ("east", "grant DESCRIBE")
 
 
 def test_who_cannot_let_writers_in_is_told_how_to_go_on_without_the_source() -> None:

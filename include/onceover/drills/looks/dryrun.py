@@ -11,14 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from onceover.advice import advised
 from onceover.ages import age_text
 from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
 from onceover.exitstatus import worst
 from onceover.groups.plan import GroupPlan
 from onceover.operate.statusfacts import exit_of_error
-from onceover.planning.operation import Planned
+from onceover.planning.plan import Refusal
 from onceover.shown import lined
+from onceover.topics.sync import SyncPlan
 
 
 class TopicLoss(NamedTuple):
@@ -69,7 +71,7 @@ class DryRun:
     flow: str
     checked_at_ms: int
     status: Mapping[str, Any] | None = None
-    drift: Planned | None = None
+    drift: SyncPlan | None = None
     groups: GroupPlan | None = None
     clients: ClientsSeen | None = None
     problems: Mapping[str, OnceoverError] = field(default_factory=dict)
@@ -95,20 +97,14 @@ class DryRun:
 
     @property
     def needs(self) -> list[dict[str, Any]]:
-        """What waits for somebody before a failover: code, message and way out of each."""
-        needs = [dict(need) for need in (self.status or {}).get("needs", ())]
+        """What waits for somebody before a failover: code, message and way out of each, and whether a
+        switchover has to wait for it, too."""
+        needs = [{**need, "blocks": True} for need in (self.status or {}).get("needs", ())]
         plans = [plan for plan in (self.drift, self.groups) if plan is not None]
         for plan in plans:
-            needs += [
-                {
-                    "code": r.code,
-                    "message": f"{r.object}: {r.message}",
-                    "resolve": r.resolve,
-                    "exit": plan.exit_code,
-                }
-                for r in plan.refused
-                if r.blocks
-            ]
+            needs += [_need(refusal, plan.exit_code) for refusal in plan.refused if refusal.blocks]
+        if self.drift is not None:
+            needs += [_need(refusal, self.drift.exit_code) for refusal in self.drift.unfollowed]
         told: dict[tuple[str, str], dict[str, Any]] = {}
         for need in needs:
             told.setdefault((need["code"], need["message"]), need)
@@ -137,7 +133,10 @@ class DryRun:
             "groups": [{**cost._asdict(), "left": dict(cost.left)} for cost in self.costs],
             "drift": None if self.drift is None else [change.document() for change in self.drift.changes],
             "clients": None if self.clients is None else self.clients.document(),
-            "problems": {part: error.as_dict() for part, error in self.problems.items()},
+            "problems": {
+                part: {**error.as_dict(), "exit": exit_of_error(error)}
+                for part, error in self.problems.items()
+            },
             "status": None if self.status is None else self.status["state"],
             "verified": None if self.status is None else self.status["verified"],
         }
@@ -155,9 +154,19 @@ class DryRun:
         if self.clients is not None:
             lines += [f"who uses {self.clients.alias}:", *self.clients.describe()]
         lines += [f"not looked at: {part}: {error}" for part, error in self.problems.items()]
-        lines += [f"first: {need['message']}; {need['resolve']}" for need in self.needs]
+        lines += [f"first: {advised(need)}" for need in self.needs]
         lines.append("ready" if self.exit_code == 0 else "not ready; nothing was changed")
         return lined(lines)
+
+
+def _need(refusal: Refusal, exit_code: int) -> dict[str, Any]:
+    return {
+        "code": refusal.code,
+        "message": f"{refusal.object}: {refusal.message}",
+        "resolve": refusal.resolve,
+        "exit": exit_code,
+        "blocks": refusal.blocks,
+    }
 
 
 def losses_of(partitions: Iterable[Mapping[str, Any]]) -> list[TopicLoss]:

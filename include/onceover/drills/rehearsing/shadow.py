@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import Until
-from onceover.drills.codes import DrillCode
-from onceover.drills.progress import copied_to, left_to_copy, named
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
+from onceover.drills.progress import copied_to, left_to_copy
+from onceover.drills.rehearsing.trouble import copy_late, copy_stopped
+from onceover.errors import OnceoverError, Retriable, unexpected
 from onceover.kafka.logs.between import stable_ends
 from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
+from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import DONE, FAILED, Layout
-from onceover.stops.record import Stop, readable_stop, stopped_in
+from onceover.stops.record import readable_stop, stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.
 LANES: Final = 1
@@ -35,8 +36,6 @@ LANES: Final = 1
 _JOIN_S: Final = 20.0
 # A rehearsal is over by then, whatever happens.
 _LONGEST_S: Final = 3600.0
-_NAMED: Final = 3
-_LOOK_AT_SOURCE: Final = "look at the topic's records on the source"
 
 Opened = Callable[[], AbstractContextManager[tuple[Cluster, Cluster]]]
 
@@ -45,7 +44,7 @@ class ShadowCopy:
     """One run of it. Not thread-safe.
 
     Args:
-        flow: its name.
+        flow: the flow that is rehearsed.
         source: source cluster; ``target`` likewise. Belong to the caller.
         lead: makes its supervisor.
         lane: makes the task of its lane, of clusters of its own.
@@ -61,7 +60,7 @@ class ShadowCopy:
         lane: Callable[[LaneIdentity, Cluster, Cluster], LaneTask],
         opened: Opened,
     ) -> None:
-        self._flow = flow
+        self._rehearsed, self._flow = flow, names.rehearsal_flow(flow)
         self._source, self._target = source, target
         self._make_lead, self._make_lane, self._opened = lead, lane, opened
         self._lead: Supervisor | None = None
@@ -104,17 +103,14 @@ class ShadowCopy:
             Whatever the lane has met.
         """
         backoff = Backoff(cap_s=0.2)
+        copies = {tp: each.target_of(tp) for each in enrolled for tp in each.sources()}
         while True:
             self._check()
-            self._check_stops()
+            notes = self._checked()
             left = left_to_copy(copied_to(self._target, self._flow, enrolled), ends)
             if not left:
                 return
-            late = Retriable(
-                f"the rehearsal's copy did not come to the end in time: {named(left)} are left",
-                where=self._target.alias,
-                resolve="choose fewer topics, or a smaller --sample",
-            )
+            late = copy_late(self._target.alias, left, copies, notes)
             backoff.pause(deadline, late)
 
     def stop(self) -> None:
@@ -157,28 +153,10 @@ class ShadowCopy:
         if self._problem is not None:
             raise self._problem
 
-    def _check_stops(self) -> None:
-        state = self._target.retry(lambda: read_flow_state(self._target, self._flow))
-        stopped = sorted(stopped_in(state.others))
-        if stopped:
-            raise copy_stopped(self._target.alias, stopped, readable_stop(state.others, stopped[0]))
-
-
-def copy_stopped(target: str, stopped: Sequence[TopicPartition], first: Stop | None) -> NeedsOperator:
-    """Return what a rehearsal ends with whose copy has stopped: the flow it belongs to is gone behind it.
-
-    Args:
-        target: alias of the target.
-        stopped: partitions there, at least one.
-        first: why the first one is; None where nobody can read it.
-    """
-    stops = ", ".join(map(str, stopped[:_NAMED]))
-    why = f": {first.code}: {first.message}" if first else ""
-    return NeedsOperator(
-        f"the rehearsal's copy stopped at {stops}{why}",
-        code=DrillCode.COPY_STOPPED,
-        where=target,
-        expected=first.expected if first else None,
-        seen=first.seen if first else None,
-        resolve=f"the flow itself would stop there, too: {first.resolve if first else _LOOK_AT_SOURCE}",
-    )
+    def _checked(self) -> Mapping[str, Any]:
+        """Return what its lanes have noted, once none of its partitions is stopped."""
+        others = self._target.retry(lambda: read_flow_state(self._target, self._flow)).others
+        if stopped := sorted(stopped_in(others)):
+            first = readable_stop(others, stopped[0])
+            raise copy_stopped(self._rehearsed, self._target.alias, stopped, first)
+        return others

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from onceover.advice import advised
 from onceover.backoff import Deadline
 from onceover.drills import canary as canaries
 from onceover.drills.canary import Canary, CanaryVerdict, judge
@@ -20,6 +21,7 @@ from onceover.drills.progress import copied_to
 from onceover.drills.rehearsing.choice import RehearsalRequest
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.rehearsing.shadow import ShadowCopy
+from onceover.drills.rehearsing.trouble import CopyCompared, copy_differs
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, TopicSpec
@@ -43,21 +45,6 @@ _CANARY_CONFIG: Final = {
 }
 # Of all numbers, how many are read before the canaries' group moves: in the middle of a transaction.
 _READ_SHARE: Final = 0.7
-
-
-@dataclass(frozen=True)
-class CopyCompared:
-    """What an audit of the copies has found.
-
-    Args:
-        records: of the source that were compared.
-        different: records that are not as they should be.
-        unverifiable: offsets that could not be compared.
-    """
-
-    records: int
-    different: int
-    unverifiable: int
 
 
 @dataclass(frozen=True)
@@ -115,12 +102,12 @@ class RehearsalSteps:
         """Ask what a failover would cost now."""
         found = self.parts.look()
         for need in found["needs"]:
-            self.findings.append((DrillCode.NOT_READY, f"{need['message']}; {need['resolve']}"))
+            self.findings.append((DrillCode.NOT_READY, advised(need)))
         for part, error in found["problems"].items():
-            self.findings.append((DrillCode.NOT_READY, f"{part} cannot be looked at: {error['message']}"))
+            self.findings.append((DrillCode.NOT_READY, f"{part} cannot be looked at: {advised(error)}"))
         clients = found["clients"] or {}
         for unseen in clients.get("unseen", ()):
-            self.findings.append((DrillCode.NOT_READY, unseen["message"]))
+            self.findings.append((DrillCode.NOT_READY, advised(unseen)))
         return {
             "ready": found["ready"],
             "losses": found["losses"],
@@ -222,21 +209,10 @@ class RehearsalSteps:
     def compare(self, _: Deadline) -> Mapping[str, Any]:
         """Compare every record of the copies with its original."""
         found = self.parts.audit(sorted(self._copied))
-        evidence = {
-            "records": found.records,
-            "different": found.different,
-            "unverifiable": found.unverifiable,
-        }
-        if found.unverifiable:
-            text = f"{found.unverifiable} offsets: they have expired, or a transaction is open before them"
-            self.findings.append((DrillCode.NOT_COMPARED, text))
+        self.findings += [(DrillCode.NOT_COMPARED, text) for text in found.not_compared]
         if found.different:
-            raise NeedsOperator(
-                f"{found.different} records of the copies are not as they should be",
-                code=DrillCode.COPY_DIFFERS,
-                resolve=f"`onceover audit {self.parts.flow}` compares its own copies; do not fail over",
-            )
-        return evidence
+            raise copy_differs(self.parts.flow, found)
+        return found.document()
 
     def promote(self, _: Deadline) -> Mapping[str, Any]:
         """End the copy and fence it, as a switchover does with the flow."""

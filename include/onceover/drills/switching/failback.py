@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from onceover.advice import advised
 from onceover.drills.codes import DrillCode
 from onceover.errors import NeedsOperator, UsageError
 from onceover.operate.states import COPIES, CopyState
@@ -116,7 +117,7 @@ def why_over(status: Mapping[str, Any]) -> str | None:
     """Return why the flow that leads back will not catch up by waiting; None while it may."""
     if status["state"] not in _OVER:
         return None
-    needs = "; ".join(f"{need['message']}; {need['resolve']}" for need in status["needs"][:_NAMED])
+    needs = "; ".join(map(advised, status["needs"][:_NAMED]))
     return f"flow {status['flow']} is {status['state']}: {needs or 'see its status'}"
 
 

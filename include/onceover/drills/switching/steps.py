@@ -25,6 +25,7 @@ from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.exitstatus import TEMPORARY, severity
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import PASSING
 from onceover.groups.plan import GroupPlan
@@ -68,8 +69,14 @@ class PlannedSteps(SwitchSteps):
                 seen=f"{_many(found['losses'])} topics with records on the source alone",
                 resolve=f"{commands.replicate(self.parts.flow)}, then run it again",
             )
-        for part, error in found["problems"].items():
-            raise Retriable(f"{part} cannot be looked at: {error['message']}", code=DrillCode.NOT_READY)
+        for part, error in sorted(found["problems"].items(), key=lambda each: severity(each[1]["exit"])):
+            kind = Retriable if error["exit"] == TEMPORARY else NeedsOperator
+            raise kind(
+                f"{part} cannot be looked at: {error['message']}",
+                code=DrillCode.NOT_READY,
+                where=error["where"],
+                resolve=error["resolve"],
+            )
         for unseen in (found["clients"] or {}).get("unseen", ()):
             self.findings.append((DrillCode.NOT_READY, unseen["message"]))
         state = self._state()
@@ -99,7 +106,11 @@ class PlannedSteps(SwitchSteps):
             Retriable: NOT_READY, what may pass has not.
         """
         backoff = Backoff()
-        while needs := (found := self.parts.look())["needs"]:
+        while True:
+            found = self.parts.look()
+            needs = [need for need in found["needs"] if need["blocks"]]
+            if not needs:
+                return found
             codes = {need["code"] for need in needs}
             kind = Retriable if codes <= PASSING else NeedsOperator
             left = kind(
@@ -112,7 +123,6 @@ class PlannedSteps(SwitchSteps):
                 raise left
             backoff.pause(deadline, left)
             self._placing.release()
-        return found
 
     def audit(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare what was not verified until now, while writers still write, until little is left for later.

@@ -18,7 +18,6 @@ from onceover.acls.sync import AclSync
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.content import audit_content
 from onceover.audit.course.local import LocalWorkers
-from onceover.audit.model import Side
 from onceover.audit.report.htmlpage import put
 from onceover.backoff import Patience
 from onceover.clock import now_ms
@@ -39,7 +38,8 @@ from onceover.drills.page import drill_page
 from onceover.drills.rehearsing.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
-from onceover.drills.rehearsing.steps import CopyCompared, RehearsalParts
+from onceover.drills.rehearsing.steps import RehearsalParts
+from onceover.drills.rehearsing.trouble import CopyCompared
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.ports import Cluster
@@ -263,7 +263,6 @@ def keep_report(home: Path, outcome: DrillOutcome) -> None:
 def _shadow(
     flow: Flow, source: Cluster, target: Cluster, topics: frozenset[str], start: Newest
 ) -> ShadowCopy:
-    name = names.rehearsal_flow(flow.flow)
     # Names are those of the source behind a prefix, whatever the flow calls its copies.
     naming = NamingPolicy(PREFIX, names.rehearsal_copies(flow.flow), flow.target.alias)
     scope = Scope(
@@ -274,10 +273,10 @@ def _shadow(
         flow.limits.bytes_per_second,
     )
     return ShadowCopy(
-        name,
+        flow.flow,
         source,
         target,
-        partial(_shadow_lead, flow, name, scope),
+        partial(_shadow_lead, flow, names.rehearsal_flow(flow.flow), scope),
         partial(_shadow_lane, flow),
         lambda: opened(flow, both),
     )
@@ -332,8 +331,4 @@ def _compared(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str
     request = AuditRequest(tuple(re.escape(topic) for topic in topics), since="start")
     workers = LocalWorkers(Sides(source, target, record_bytes=record_bytes(flow)))
     content = audit_content(prepare(shadow, source, target, request), workers)
-    return CopyCompared(
-        records=sum(each.records(Side.SOURCE) for each in content.partitions),
-        different=sum(each.by_kind.total() for each in content.partitions),
-        unverifiable=sum(gap.offsets for each in content.partitions for gap in each.unverifiable),
-    )
+    return CopyCompared.of(content.partitions)

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from onceover.acls.kept import AclPlan
 from onceover.drills.looks.clients import ClientsSeen, Consumer, Producer
 from onceover.drills.looks.dryrun import DryRun, TopicLoss, costs_of, losses_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
 from onceover.model import TopicPartition
+from onceover.planning.plan import Refusal
+from onceover.topics.plan import TopicPlan
+from onceover.topics.sync import SyncPlan
 from tests.unit.groups.groupworld import World
 
 CLEAN: dict[str, Any] = {
@@ -111,6 +115,23 @@ def test_what_waits_for_somebody_is_said_once_with_its_way_out() -> None:
     need = {"code": "LOST", "message": "two are missing", "resolve": "decide", "exit": 3}
     found = DryRun(flow="f", checked_at_ms=0, status={**CLEAN, "needs": [need, need]})
     assert (found.exit_code, found.describe().count("first: two are missing; decide")) == (3, 1)
+
+
+def test_acls_that_are_not_followed_are_said_and_hold_no_switchover_up() -> None:
+    """The look ends with 3 for them, and a person is told why; topics are copied all the same."""
+    topics = TopicPlan(operation="topics", flow="f", steps=(), changes=())
+    withheld = Refusal("orders", "ACL_WITHHELD", "a DENY limits it", "resolve that DENY", blocks=False)
+    found = DryRun(
+        flow="f",
+        checked_at_ms=0,
+        status=CLEAN,
+        drift=SyncPlan.of(topics, AclPlan(refused=(withheld,))),
+    )
+    assert (found.exit_code, [(need["code"], need["blocks"]) for need in found.needs]) == (
+        3,
+        [("ACL_WITHHELD", False)],
+    )
+    assert "first: orders: a DENY limits it; resolve that DENY" in found.describe()
 
 
 def test_who_uses_the_source_is_named_with_host_and_transaction() -> None:
