@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients.resolve import ClientConfig
+from onceover.drills import chain as chains
+from onceover.drills.journal import DrillJournal
 from onceover.errors import UsageError
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
@@ -55,9 +57,14 @@ COMMANDS: Final[dict[str, Callable[[str, str], list[str]]]] = {
     "groups plan": lambda flow, _: ["groups", "plan", flow],
     "drill run": lambda flow, _: ["drill", "run", flow],
     "drill abort": lambda flow, _: ["drill", "abort", flow],
+    "drill status": lambda flow, _: ["drill", "status", flow],
     "partition resume": lambda flow, _: ["partition", "resume", flow, "--apply"],
     "partition skip-to": lambda flow, topic: ["partition", "skip-to", flow, f"{topic}:0", "4", "--apply"],
     "partition reseed": lambda flow, topic: ["partition", "reseed", flow, f"{topic}:0", "--apply"],
+}
+# A drill has to wait for it.
+ANSWERS: Final[dict[str, Callable[[str, str], list[str]]]] = {
+    "drill confirm": lambda flow, _: ["drill", "confirm", flow, "fence"],
 }
 # All is there that would be made, and as it should be.
 SPARE: Final = {"CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"}
@@ -100,7 +107,7 @@ class Copied:
         """Run a command with these rights."""
         source, target = self.pair
         with granted(source, rights[0]), granted(target, rights[1]):
-            arguments = COMMANDS[command](str(self.replica.flow.path), self.topic)
+            arguments = {**COMMANDS, **ANSWERS}[command](str(self.replica.flow.path), self.topic)
             return self.replica.command(capsys, *arguments)
 
     def lose_copy(self) -> None:
@@ -145,6 +152,28 @@ def test_every_command_works_with_the_rights_of_its_rows(copied: Copied, capsys:
         for flow in document.get("flows", []):
             assert (flow["source"]["error"], flow["target"]["error"], flow["needs"]) == (None, None, [])
     copied.audit(command_rights("audit", copied.replica.name))
+
+
+def test_a_word_is_given_with_the_rights_of_its_rows(copied: Copied, tmp_path: Path, capsys: Capture) -> None:
+    """Beside another one that is alive, and waits for it; without each of them it is not given."""
+    replica, (_, target) = copied.replica, copied.pair
+    replica.configure(switchover={"fence": "person"})
+    replica.write_flow()
+    rights = command_rights("drill confirm", replica.name)
+    with (
+        LiveCluster(ClientConfig("west", target.admin_client)) as cluster,
+        DrillJournal(cluster, replica.name, 1, tmp_path, lambda _: False) as journal,
+    ):
+        journal.begin("d1", {"mode": "planned"})
+        journal.append("d1", chains.STEP, {"step": "fence", "state": "running"})
+        for single in _singles(rights):
+            side, *right = single
+            code, document = copied.run(capsys, "drill confirm", _without(rights, side, tuple(right)))
+            assert (code, "grant" in str(document)) == (2, True), (single, document)
+        assert chains.confirmed(journal.read(), "d1", "fence") is None
+        code, document = copied.run(capsys, "drill confirm", rights)
+        assert code == 0, document
+        assert chains.confirmed(journal.read(), "d1", "fence") is not None
 
 
 def test_a_copy_that_is_gone_is_made_again_with_the_rights_of_its_rows(
