@@ -8,12 +8,13 @@ very log that was promoted, whole up to what was copied: the offset means nothin
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 from onceover.backoff import Deadline
-from onceover.errors import NeedsOperator, OnceoverError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
@@ -38,6 +39,7 @@ from onceover.stops.record import Stop, readable_stop
 
 _NONE: Final = "none"
 _COUNT_S: Final = 60.0
+MANY: Final = 20_000
 _PARTED: Final = frozenset({StopCode.SOURCE_DIVERGED, StopCode.TARGET_SHORTENED})
 
 
@@ -75,14 +77,20 @@ class SwitchFences(Protocol):
 def records_that_may_count(target: Cluster, tp: TopicPartition, start: int, end: int) -> int:
     """Return how many records of ``[start, end)`` are committed, or may be yet; those of aborted ones do not.
 
+    One of them is too many: not more than ``MANY`` are counted, whatever writers have left there for hours.
+
     Raises:
         OnceoverError: as ``records_between``; a minute is given for it.
     """
     deadline = Deadline(_COUNT_S)
     decided = min(end, max(start, stable_end(target, tp))) if start < end else end
-    committed = records_between(target, tp, start, decided, deadline)
-    open_yet = records_between(target, tp, decided, end, deadline, isolation=calls.READ_UNCOMMITTED)
-    return sum(1 for _ in chain(committed, open_yet))
+    with (
+        closing(records_between(target, tp, start, decided, deadline)) as committed,
+        closing(
+            records_between(target, tp, decided, end, deadline, isolation=calls.READ_UNCOMMITTED)
+        ) as open_yet,
+    ):
+        return sum(1 for _ in islice(chain(committed, open_yet), MANY))
 
 
 @dataclass(frozen=True)
@@ -170,14 +178,20 @@ class PromotedOrigin:
                     wanted[seat.target] = evidence_of(
                         self.name, seat.target, record, cut, progress, here, topic.source
                     )
-        starts = place.target.list_offsets(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
-        ends = place.target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED)
+        starts = place.target.each_offset(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
+        ends = place.target.each_offset(copies, calls.LATEST, calls.READ_UNCOMMITTED)
+        _check_rights({**starts.failed, **ends.failed})
         judged = judge_sources(place.target, wanted, infos)
         evidence, untold = dict(judged.evidence), dict[TopicPartition, Problem]()
         with_target_logs(place.source, judged.evidence, evidence, untold)
         lost = {tp: stop for tp, e in evidence.items() if (stop := lost_on_target(e)) is not None}
-        unread = {**judged.unread, **{tp: problem.error for tp, problem in untold.items()}}
-        return _Logs(starts, ends, judged, lost, unread, state.others)
+        unread = {
+            **judged.unread,
+            **{tp: problem.error for tp, problem in untold.items()},
+            **starts.failed,
+            **ends.failed,
+        }
+        return _Logs(starts.found, ends.found, judged, lost, unread, state.others)
 
     def _answer(
         self,
@@ -218,6 +232,9 @@ class PromotedOrigin:
         All of it is copied anew where it is empty. Whoever has made it may have been quicker than this flow:
         a consumer that was left there is enough, where brokers make topics that are asked for.
         """
+        for each in topic.seats:
+            if (error := logs.unread.get(each.target)) is not None:
+                return _unread(seat, "whether the topic that was made anew is empty", error)
         held = {
             partition: logs.ends[partition] - logs.starts[partition]
             for each in topic.seats
@@ -266,13 +283,17 @@ class PromotedOrigin:
         if (lost := logs.lost.get(seat.target)) is not None:
             return _lost(self.name, place, seat, end, lost)
         if (error := logs.unread.get(seat.target)) is not None:
-            text = f"whether it is the log that was copied cannot be asked now: {error.message}"
-            return Refusal(str(seat.source), SeedingCode.UNREADABLE, text, error.resolve or "run it again")
+            return _unread(seat, "whether it is the log that was copied", error)
         if (stop := self._parted(seat, logs)) is not None:
             return _diverged(self.name, place, seat, stop)
         # What has expired there is nowhere any more, and in nobody's way.
         start = max(cut, logs.starts.get(seat.target, cut))
-        orphans = self.written(seat.target, start, cut if log_end is None else log_end)
+        try:
+            orphans = self.written(seat.target, start, cut if log_end is None else log_end)
+        except UsageError:
+            raise
+        except OnceoverError as unreadable:
+            return _unread(seat, "whether it holds records that were never copied", unreadable)
         if orphans:
             return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
@@ -299,6 +320,19 @@ class PromotedOrigin:
                 seen=f"source cluster {state.layout.source_cluster_id}",
                 resolve="name the flow in the other direction",
             )
+
+
+def _check_rights(failed: Mapping[TopicPartition, OnceoverError]) -> None:
+    """Raise what concerns more than a partition: nobody can plan without a right."""
+    for error in failed.values():
+        if isinstance(error, UsageError):
+            raise error
+
+
+def _unread(seat: Seat, what: str, error: OnceoverError) -> Refusal:
+    code = SeedingCode.UNREADABLE if isinstance(error, Retriable) else error.code
+    text = f"{what} cannot be asked now: {error.message}"
+    return Refusal(str(seat.source), code, text, error.resolve or error.usual_way)
 
 
 def _diverged(flow: str, place: FlowClusters, seat: Seat, stop: Stop) -> Refusal:
@@ -329,10 +363,11 @@ def _lost(flow: str, place: FlowClusters, seat: Seat, end: int, stop: Stop) -> R
 def _orphans(flow: str, place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:
     see = commands.command("drill", "orphans", "plan", flow)
     rebuild = commands.command("drill", "orphans", "apply", flow, "--rebuild")
+    many = f"{MANY} records or more" if orphans >= MANY else f"{orphans} records"
     return Refusal(
         str(seat.source),
         SeedingCode.ORPHANS,
-        f"{seat.target} on {place.target.alias} holds {orphans} records from {cut} on that were never "
+        f"{seat.target} on {place.target.alias} holds {many} from {cut} on that were never "
         "copied: they were written around the switchover",
         f"{see} says what they are; {rebuild} exports them, then deletes {seat.target.topic} on "
         f"{place.target.alias} to have it copied anew; or keep them there and name the offset with "

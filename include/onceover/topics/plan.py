@@ -221,7 +221,11 @@ class _Planning:
             turned = old if wanted else old.leaving(self._view.now)
         if turned != record:
             self._turn.append(turned)
-        if wanted and not self._is_hidden(old) and info is not None and not self._gone(old):
+        if not wanted or self._is_hidden(old) or info is None or self._gone(old):
+            return
+        # A namesake of the source is none: without the retention that it lacks, the copy would lose what may
+        # be the last records of the topic that was deleted.
+        if info.topic_id == old.source_id:
             self._note_unread(decision)
             self._keeps_timestamps(decision, blocks=False)
             self._grow(decision, info, old)
@@ -292,8 +296,8 @@ class _Planning:
 
     def _grow(self, decision: ScopeDecision, info: TopicInfo, old: Enrolment) -> None:
         existing = self._view.target.get(old.target)
-        # Recreated, deleted or shrunk topics are the lanes' business: they stop the partitions (G5).
-        if len(info.partitions) < len(old.start) or info.topic_id != old.source_id:
+        # A shrunk topic is the lanes' business, as one that is deleted or made anew: they stop it (G5).
+        if len(info.partitions) < len(old.start):
             return
         if existing is None or existing.topic_id != old.target_id:
             return

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
 
-from onceover.errors import Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.seeding.origins import FlowClusters, FlowOrigin
 from onceover.seeding.plan import SeatedTopic, SeedOffset
-from onceover.seeding.promoted import PromotedOrigin, records_that_may_count
+from onceover.seeding.promoted import MANY, PromotedOrigin, records_that_may_count
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
 from onceover.stops.codes import StopCode
@@ -80,6 +80,7 @@ def answer(
     east: FakeCluster | None = None,
     forgotten: bool = False,
     fences: Fences | None = None,
+    written: Callable[..., int] = lambda *_: 0,
 ) -> SeedOffset | Refusal | None:
     """Return where the flow from west to east begins."""
     group = {} if forgotten else {TP: CommittedOffset(0, CUT, NO_EPOCH, META.encode())}
@@ -88,7 +89,7 @@ def answer(
     here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
     wanted = topic(seat(end=5_000))
     seated = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=wanted.seats)
-    origin = PromotedOrigin("there", lambda *_: 0, fences or Fences())
+    origin = PromotedOrigin("there", written, fences or Fences())
     found = origin.read(FlowClusters("back", west, east), [seated])
     if fences is not None:
         fences.planned = [change.object for change in origin.changes()]
@@ -146,6 +147,46 @@ def test_a_copy_that_does_not_answer_is_not_taken_for_whole() -> None:
     west = cluster("west", WEST, 5_000)
     west.away[TP] = Retriable("nobody leads it")
     assert code(answer(west)) == "UNREADABLE"
+
+
+@pytest.mark.parametrize("topic_id", [WEST, ANOTHER])
+def test_of_a_log_whose_ends_nobody_tells_nothing_is_known(topic_id: UUID) -> None:
+    """Nor that a topic that was made anew is empty; the other partitions have their answers."""
+    east = cluster("east", topic_id, 5)
+    east.away[TP] = Retriable("nobody leads it")
+    found = answer(cluster("west", WEST, 5_000), east=east)
+    assert code(found) == "UNREADABLE"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(Retriable("it took too long"), "UNREADABLE"), (NeedsOperator("damaged", code="DAMAGED"), "DAMAGED")],
+)
+def test_a_partition_that_cannot_be_counted_is_refused_and_no_other(error: OnceoverError, told: str) -> None:
+    """Writers that went on for hours have left more behind the cut than is read in a minute."""
+
+    def unreadable(*_: object) -> int:
+        raise error
+
+    assert code(answer(cluster("west", WEST, 5_000), written=unreadable)) == told
+    with pytest.raises(UsageError, match="no right"):
+        answer(cluster("west", WEST, 5_000), written=no_right)
+
+
+def no_right(*_: object) -> int:
+    raise UsageError("no right")
+
+
+def test_of_many_records_not_all_are_counted() -> None:
+    """One of them is too many."""
+    found = answer(cluster("west", WEST, 5_000), written=lambda *_: MANY)
+    assert isinstance(found, Refusal) and f"{MANY} records or more" in found.message
+    assert "onceover drill orphans plan there" in found.resolve
+    east = FakeCluster("east")
+    (log,) = east.make_topic("t", 1).logs
+    for _ in range(3):
+        log.append([Content(b"k", b"v", (), 1)] * (MANY // 2))
+    assert records_that_may_count(east, TopicPartition("t", 0), 0, log.end) == MANY
 
 
 @pytest.mark.parametrize("source_id", [EAST, ANOTHER])

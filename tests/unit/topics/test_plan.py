@@ -250,6 +250,22 @@ def test_recreated_deleted_and_shrunk_topics_are_left_to_the_lanes() -> None:
         assert nothing(plan_topics(changed))
 
 
+def test_what_a_namesake_of_the_source_lacks_is_not_taken_from_the_copy() -> None:
+    """It may hold the last records of the topic that was deleted: the brokers' retention would take them."""
+    world = enrolled()
+    world.manage("t")
+    world.config["t"] = {"retention.ms": "-1", "cleanup.policy": "compact"}
+    world.apply()
+    assert world.target_config["t"]["retention.ms"] == "-1"
+    world.config["t"] = {}
+    for adopt in (False, True):
+        world.adopt = adopt
+        view = world.view()
+        assert plan_topics(view).steps != ()
+        anew = replace(view, source={"t": topic("t", 2, OTHER_ID)}, restamped=frozenset({"t"}))
+        assert nothing(plan_topics(anew))
+
+
 @pytest.mark.parametrize("side", [TroubleSide.SOURCE, TroubleSide.TARGET])
 def test_an_enrolled_topic_that_may_not_be_described_is_not_taken_for_deleted(side: TroubleSide) -> None:
     """In a running flow its partitions stop with the same code; a person who plans is told here."""

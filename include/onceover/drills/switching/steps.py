@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from onceover.advice import advised
 from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
@@ -23,7 +24,7 @@ from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps
 from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.groupmove import Placing
-from onceover.drills.switching.watch import Ends, SourceWatch, written_behind
+from onceover.drills.switching.watch import Behind, Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.exitstatus import TEMPORARY, severity
 from onceover.groups.apply import AppliedGroups
@@ -260,39 +261,44 @@ class PlannedSteps(SwitchSteps):
         led_back = self.parts.led_back()
         mine = self._live()
         live = [e for e in mine.values() if e.target not in led_back]
-        written, gone = self._written_behind(live, deadline) if live else ({}, 0)
+        behind = self._written_behind(live, deadline) if live else Behind({}, [], {})
         self._name_anew({e.source: str(e.target_id) for e in live})
         self._name_moved()
         there, here = self._clients()
         return {
             **evidence,
-            "written_behind": sum(written.values()),
+            "written_behind": sum(behind.written.values()),
             # What was led back is not looked at: what stands there by now may be of the flow the other way.
-            "topics_unknown": gone + len(mine) - len(live),
+            "topics_unknown": len(behind.unknown) + len(mine) - len(live),
             "clients_on_the_target": there,
             "clients_on_the_source": here,
         }
 
-    def _written_behind(
-        self, live: Sequence[Enrolment], deadline: Deadline
-    ) -> tuple[dict[TopicPartition, int], int]:
-        """Return, and name, what stands on the source behind the cut, and of how many topics nobody knows."""
+    def _written_behind(self, live: Sequence[Enrolment], deadline: Deadline) -> Behind:
+        """Return, and name, what stands on the source behind the cut."""
         source = self.parts.source
         copied = copied_to(self.parts.target, self.parts.flow, live)
-        written, lost = written_behind(source, live, copied, self.parts.pause, deadline)
-        if written:
+        behind = written_behind(source, live, copied, deadline)
+        if behind.written:
             text = (
-                f"{sum(written.values())} records were written on {source.alias} behind the cut, "
-                f"and are there alone: {_first(written)}"
+                f"{sum(behind.written.values())} records were written on {source.alias} behind the cut, "
+                f"and are there alone: {_first(behind.written)}"
             )
             self.findings.append((DrillCode.WRITTEN_BEHIND, text))
-        if lost:
+        if behind.unread:
+            tp, error = min(behind.unread.items(), key=lambda each: each[0])
+            text = (
+                f"what stands behind the cut in {len(behind.unread)} partitions of {source.alias} is not "
+                f"known: {tp}: {advised(error.as_dict())}"
+            )
+            self.findings.append((DrillCode.NOT_COMPARED, text))
+        if lost := behind.lost:
             text = (
                 f"{', '.join(lost[:_NAMED])} ({len(lost)} topics): deleted on {source.alias}, or made anew, "
                 "behind the cut; what was written there before that is not known"
             )
             self.findings.append((DrillCode.NOT_COMPARED, text))
-        return written, len(lost)
+        return behind
 
     def reverse(self, deadline: Deadline) -> Mapping[str, Any]:
         """Have the flow the other way go on exactly behind the promotion.

@@ -31,7 +31,6 @@ _NAMED: Final = 3
 _SETTLES_S: Final = 8.0
 # What was lost is told at the end, when clients wait for nobody: a source that is gone costs no more.
 _LOSS_S: Final = 5.0
-_COUNTED: Final = 20_000
 # For so long nobody is asked again; a person who says yes takes longer.
 _GOOD_S: Final = 5.0
 
@@ -174,13 +173,12 @@ class UnplannedSteps(SwitchSteps):
                 led_back = self.parts.led_back()
                 live = [each for each in mine.values() if each.target not in led_back]
                 copied = copied_to(self.parts.target, self.parts.flow, live)
-                pause, deadline = self.parts.pause, Deadline(_LOSS_S)
-                written, gone = written_behind(source, live, copied, pause, deadline, _COUNTED)
+                behind = written_behind(source, live, copied, Deadline(_LOSS_S))
         except OnceoverError:
             return {"written_behind": None, "topics_unknown": len(mine)}
         return {
-            "written_behind": sum(written.values()),
-            "topics_unknown": len(gone) + len(mine) - len(live),
+            "written_behind": sum(behind.written.values()),
+            "topics_unknown": len(behind.unknown) + len(mine) - len(live),
         }
 
     def _check_topics(self, live: Sequence[Enrolment]) -> None:

@@ -6,15 +6,15 @@ is none: a transaction that was open when the fence came may end late.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
+from onceover.kafka.each import Each, answers_in_time
 from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -25,6 +25,10 @@ _LOOK_S: Final = 0.2
 # Brokers go by an ACL a moment after the controller has it, and a producer may have a batch under way.
 SETTLES_S: Final = 10.0
 _NAMED: Final = 3
+# Records are read and counted among so many offsets.
+_COUNTED: Final = 20_000
+# A broker that is told to end hands its partitions over within it.
+_ELECTION_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,13 @@ class SourceWatch:
         )
 
     def written(self, before: Ends, now: Ends, deadline: Deadline) -> dict[TopicPartition, int]:
-        """Return how many records stand behind ``before`` by now, by partition; without those with none.
+        """Return how many records came behind ``before`` until now, as ``came_behind``.
 
-        A partition that was not there before is read from its beginning.
+        Raises:
+            Retriable: the source is away, or a partition of it.
+            UsageError, NeedsOperator: one cannot be read.
         """
-        found = {tp: self._count(tp, before.get(tp, 0), end, deadline) for tp, end in sorted(now.items())}
-        return {tp: count for tp, count in found.items() if count}
-
-    def _count(self, tp: TopicPartition, start: int, end: int, deadline: Deadline) -> int:
-        met = records_between(self.source, tp, start, end, deadline, isolation=calls.READ_UNCOMMITTED)
-        return sum(1 for _ in met)
+        return came_behind(self.source, before, now, deadline).whole()
 
     def settle(self, quiet_s: float, deadline: Deadline) -> dict[TopicPartition, int]:
         """Return the ends once nothing was written for ``quiet_s``.
@@ -119,21 +120,76 @@ class SourceWatch:
         return self.written(before, now, deadline) if now != before else {}
 
 
+def came_behind(source: Cluster, before: Ends, now: Ends, deadline: Deadline) -> Each[TopicPartition, int]:
+    """Return how many records came behind ``before`` until ``now``, by partition, without those with none.
+
+    A partition that was not there before is looked at from its beginning. What the log does not hold any more
+    counts by its offsets, and so does everything where it is more than ``_COUNTED``: whoever writes that much
+    writes faster, perhaps, than it can be read.
+    """
+    grown = {tp: end - before.get(tp, 0) for tp, end in now.items() if end > before.get(tp, 0)}
+    if not grown or sum(grown.values()) > _COUNTED:
+        return Each(grown)
+    starts = _offsets(source, sorted(grown), calls.EARLIEST, deadline)
+    each = Each[TopicPartition, int](failed=starts.failed)
+    for tp, start in starts.found.items():
+        begin = before.get(tp, 0)
+        held_from = max(begin, start)
+        try:
+            met = records_between(source, tp, held_from, now[tp], deadline, isolation=calls.READ_UNCOMMITTED)
+            count = held_from - begin + sum(1 for _ in met)
+        except OnceoverError as error:
+            each.failed[tp] = error
+        else:
+            if count:
+                each.found[tp] = count
+    return each
+
+
+def _offsets(
+    cluster: Cluster, partitions: Collection[TopicPartition], timestamp_ms: int, deadline: Deadline
+) -> Each[TopicPartition, int]:
+    """Return where logs begin or end; an election is waited for, and no partition without a leader longer."""
+    return answers_in_time(
+        cluster.retry,
+        partitions,
+        lambda some: cluster.each_offset(some, timestamp_ms, calls.READ_UNCOMMITTED),
+        Deadline(min(_ELECTION_S, deadline.left_s)),
+    )
+
+
+class Behind(NamedTuple):
+    """What stands behind the cut on the source.
+
+    Args:
+        written: how many records, by partition, as ``came_behind``.
+        lost: topics that are gone, or others by now.
+        unread: of which partitions nobody knows, and why.
+    """
+
+    written: dict[TopicPartition, int]
+    lost: list[str]
+    unread: dict[TopicPartition, OnceoverError]
+
+    @property
+    def unknown(self) -> set[str]:
+        """The topics of which not everything is known."""
+        return {*self.lost, *(tp.topic for tp in self.unread)}
+
+
 def written_behind(
     source: Cluster,
     promoted: Sequence[Enrolment],
     copied: Mapping[TopicPartition, int],
-    pause: Callable[[float], object],
     deadline: Deadline,
-    counted: float = math.inf,
-) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Return what stands behind the cut on the source, and its topics that are gone, or others by now.
+) -> Behind:
+    """Return what stands behind the cut on the source.
 
-    Of one that was made anew all that it holds is behind it.
+    Of a topic that was made anew all that it holds is behind it. One partition that cannot be read takes
+    nothing from the others: it is behind the point of no return that this is asked.
 
     Args:
         promoted: the topics' records; ``copied`` how far they were copied, where those do not tell.
-        counted: records are counted among so many offsets; of more it is the offsets, whatever they are.
 
     Raises:
         Retriable: the source is away.
@@ -149,12 +205,10 @@ def written_behind(
         if tp.partition in each.promoted.cuts
     }
     cuts = {tp: at for tp, at in {**copied, **told}.items() if tp.topic not in lost}
-    watch = SourceWatch(source, sorted(infos), pause)
-    ends = watch.ends()
-    offsets = {tp: end - cuts.get(tp, 0) for tp, end in ends.items() if end > cuts.get(tp, 0)}
-    if sum(offsets.values()) > counted:
-        return offsets, sorted(lost)
-    return watch.written(cuts, ends, deadline), sorted(lost)
+    there = [TopicPartition(info.name, number) for info in infos.values() for number in info.partitions]
+    ends = _offsets(source, sorted(there), calls.LATEST, deadline)
+    came = came_behind(source, cuts, ends.found, deadline)
+    return Behind(came.found, sorted(lost), {**ends.failed, **came.failed})
 
 
 def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
