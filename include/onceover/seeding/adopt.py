@@ -124,7 +124,7 @@ class MirrorMakerOrigin:
             NeedsOperator: MM2_UNKNOWN, there is no such MirrorMaker.
             UsageError: whether it runs may not be looked at.
         """
-        check_in_scope(self.decided, topics, "--decided")
+        check_in_scope(self.decided, topics, "--decided", place.left_out)
         running = self._running(place.target)
         if running is not None:
             return SeedOffsets(remarks=(running,))

@@ -9,7 +9,7 @@ again: a position that is there already needs no change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -32,6 +32,7 @@ from onceover.planning.counted import Counted
 from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
+from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, Origin
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
@@ -127,6 +128,21 @@ class Seeded:
         return f"{self.written} positions written, generation {self.generation}; start the flow again"
 
 
+def leaderless(view: View, selects: Callable[[str], bool]) -> list[Refusal]:
+    """Return why chosen topics are left out of which nobody leads a partition, on either side. Pure."""
+    found = []
+    for decision in view.decisions():
+        wanted = decision.inside and decision.topic not in view.hidden and selects(decision.topic)
+        here, there = view.source.get(decision.topic), view.target.get(decision.target_topic)
+        if not wanted or here is None or (here.is_led and (there is None or there.is_led)):
+            continue
+        side = "target" if here.is_led else "source"
+        text = f"partitions of it have no leader on the {side} at the moment"
+        fix = "bring the broker back, then run it again"
+        found.append(Refusal(decision.topic, SeedingCode.UNREADABLE, text, fix))
+    return found
+
+
 @dataclass
 class Seeder:
     """Seeds one flow. Not thread-safe; the clusters belong to the caller.
@@ -169,9 +185,10 @@ class Seeder:
         check_clusters(state.layout, *ids)
         view = self._view(state)
         topic_plan = plan_topics(view)
-        topics, unseen = self._seated(view), self._hidden(view)
-        # Nothing but what may not be described: that is what there is to say, not what the origin lacks.
-        seeds = self.origin.read(self._place, topics) if topics or not unseen else SeedOffsets()
+        topics, unseen = self._seated(view), [*self._hidden(view), *leaderless(view, self.request.selects)]
+        place = replace(self._place, left_out={refusal.object for refusal in unseen})
+        # Nothing but what cannot be looked at: that is what there is to say, not what the origin lacks.
+        seeds = self.origin.read(place, topics) if topics or not unseen else SeedOffsets()
         planned = plan_seed(
             self.request.operation,
             self._place.flow,
@@ -211,11 +228,10 @@ class Seeder:
             info = view.source.get(decision.topic)
             if decision.topic in view.hidden:
                 continue
-            if decision.inside and info is not None and self.request.selects(decision.topic) and info.is_led:
-                old = enrolled.get(decision.topic)
+            if decision.inside and info is not None and self.request.selects(decision.topic):
                 copy = view.target.get(decision.target_topic)
-                if copy is None or copy.is_led:
-                    found.append((info, decision.target_topic, copy, old))
+                if info.is_led and (copy is None or copy.is_led):
+                    found.append((info, decision.target_topic, copy, enrolled.get(decision.topic)))
         logs = self._logs(found)
         return [
             SeatedTopic(source=info, target=name, copy=copy, enrolment=old, seats=tuple(logs[info.name]))

@@ -6,7 +6,7 @@ Each origin reads live state and names offsets; ``seeding.plan`` decides what is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,11 +27,16 @@ from onceover.stops.codes import StopCode
 
 @dataclass(frozen=True)
 class FlowClusters:
-    """Where a flow runs: what origins read from."""
+    """Where a flow runs: what origins read from.
+
+    Args:
+        left_out: topics in scope that cannot be looked at for now: each is refused, and no origin's concern.
+    """
 
     flow: str
     source: Cluster
     target: Cluster
+    left_out: Collection[str] = ()
 
 
 class Origin(Protocol):
@@ -72,17 +77,24 @@ def seats_of(topics: Sequence[SeatedTopic]) -> Iterator[Seat]:
     return (seat for topic in topics for seat in topic.seats)
 
 
-def check_in_scope(offsets: Mapping[TopicPartition, int], topics: Sequence[SeatedTopic], where: str) -> None:
+def check_in_scope(
+    offsets: Mapping[TopicPartition, int],
+    topics: Sequence[SeatedTopic],
+    where: str,
+    left_out: Collection[str] = (),
+) -> None:
     """Refuse offsets for partitions that are not the flow's: somebody has mistyped.
 
     Args:
         offsets: in the order of the file that they were read from.
         where: which file that is.
+        left_out: further topics of the flow, of which nobody knows the partitions now.
 
     Raises:
         UsageError: there are such; it tells where they stand and not what is written there.
     """
     ours = {seat.source for seat in seats_of(topics)}
+    ours |= {tp for tp in offsets if tp.topic in left_out}
     strangers = [number for number, tp in enumerate(offsets, 1) if tp not in ours]
     if strangers:
         raise UsageError(
@@ -166,7 +178,7 @@ class FileOrigin(Passive):
         Raises:
             UsageError: the file names such a partition.
         """
-        check_in_scope(self.offsets, topics, self.path)
+        check_in_scope(self.offsets, topics, self.path, place.left_out)
         reason = f"from {self.path}"
         return SeedOffsets(
             {tp: SeedOffset(offset, reason, named=True) for tp, offset in self.offsets.items()}

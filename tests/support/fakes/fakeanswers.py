@@ -394,7 +394,7 @@ class Answers:
         for asked in request.resources:
             topic = self._of.all_topics.get(asked.resource_name)
             own = topic.config if topic is not None else {}
-            values = {key: (value, _BY_DEFAULT) for key, value in _DEFAULTS.items()}
+            values = {key: (value, _BY_DEFAULT) for key, value in {**_DEFAULTS, **self._of.defaults}.items()}
             values |= {key: (value, _OF_TOPIC) for key, value in own.items()}
             results.append(
                 kind(

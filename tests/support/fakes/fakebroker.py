@@ -46,6 +46,7 @@ class FakeBroker:
         codes: by request, what the next answers to it say instead (``LOST``: the connection is gone); for
             OffsetCommit and OffsetFetch by request and group: ``OffsetFetch billing``.
         faults: what a leader says about a partition, until it is taken out again.
+        defaults: what brokers set for topics that do not, beside Kafka's own.
         log: what was asked, in order.
         heard: told of a request and of what it is about; what it raises is the answer.
         undecided: of groups, how many answers more say that an open transaction will commit their positions.
@@ -61,6 +62,7 @@ class FakeBroker:
         self.groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self.codes: dict[str, deque[int | str]] = defaultdict(deque)
         self.faults: dict[TopicPartition, int] = {}
+        self.defaults: dict[str, str] = {}
         self.log: list[str] = []
         self.heard: Callable[[str, str], None] = lambda _request, _subject: None
         self.undecided: dict[str, int] = {}

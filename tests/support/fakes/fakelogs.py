@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from types import SimpleNamespace
@@ -214,6 +214,11 @@ class FakeAdmin:
     def __init__(self, cluster: HasTopics) -> None:
         self._topics = cluster.all_topics
 
-    def topic_configs(self, names: Iterable[str]) -> SimpleNamespace:
-        """Return the topics' own configuration."""
-        return SimpleNamespace(overrides={name: self._topics[name].config for name in names})
+    def topic_configs(self, names: Iterable[str], *, standing: Collection[str]) -> SimpleNamespace:
+        """Return the topics' own configuration: they inherit nothing."""
+        held = {name: self._topics[name].config for name in names}
+        return SimpleNamespace(
+            standing={
+                name: {key: config[key] for key in standing if key in config} for name, config in held.items()
+            }
+        )

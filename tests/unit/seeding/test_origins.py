@@ -11,18 +11,21 @@ import pytest
 
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
+from onceover.seeding.apply import leaderless
 from onceover.seeding.frommap import LagOrigin, NewestMapRecords
 from onceover.seeding.origins import FileOrigin, FlowClusters, FlowOrigin, GroupOrigin, LogOrigin, Origin
-from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedPlan, plan_seed
+from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.topics.plan import TopicPlan
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.flows.waysout import commands
 from tests.unit.seeding.test_plan import seat, topic
+from tests.unit.topics.topicworld import World
 
 ONE, TWO, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("elsewhere", 0)
 
@@ -104,6 +107,33 @@ def test_a_file_that_names_other_partitions_is_refused_and_not_quoted() -> None:
         origin.read(place, [topic(seat(0), seat(1))])
     said = caught.value.as_dict()
     assert (said["where"], said["seen"]) == ("july.csv", "entry 1, entry 3")
+
+
+def test_offsets_of_a_topic_that_cannot_be_looked_at_now_are_no_mistake() -> None:
+    """A broker of it is away: the topic is refused, and its offsets are right tomorrow."""
+    away = TopicPartition("away", 3)
+    place = FlowClusters("f", source(), cast(Any, SimpleNamespace()), left_out={"away"})
+    found = FileOrigin({ONE: 2, away: 7}, "july.csv").read(place, [topic(seat(0))])
+    assert found.offsets[ONE].offset == 2
+    with pytest.raises(UsageError, match="1 partitions"):
+        FileOrigin({OTHER: 1, away: 7}, "july.csv").read(place, [topic(seat(0))])
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_topic_without_a_leader_is_named_and_may_be_seeded_later(side: str) -> None:
+    """Nothing to do, and nothing that could be done, are two things."""
+    world = World({"t": 1, "u": 1}, {"t": 1, "u": 1})
+    view = world.view()
+    assert leaderless(view, lambda _: True) == []
+    gone: TopicInfo = getattr(view, side)["t"]
+    gone = replace(gone, partitions={0: replace(gone.partitions[0], leader=-1)})
+    changed: Any = {side: {**getattr(view, side), "t": gone}}
+    view = replace(view, **changed)
+    (refusal,) = leaderless(view, lambda _: True)
+    assert (refusal.object, refusal.code, side in refusal.message) == ("t", "UNREADABLE", True)
+    assert leaderless(view, lambda topic: topic == "u") == []
+    planned = plan_seed("seed", "f", [], SeedOffsets(), TopicPlan(operation="topics", flow="f"), Choice())
+    assert replace(planned, refused=(refusal,)).exit_code == 5
 
 
 def test_offsets_that_somebody_wrote_down_are_approved_as_such() -> None:

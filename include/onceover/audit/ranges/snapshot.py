@@ -36,6 +36,8 @@ from onceover.wire.progress import ProgressMeta
 SETTLE_S: Final = 10.0
 # Commit markers reach the data's partitions within milliseconds of the progress; a broker may restart.
 _MARKERS_S: Final = 30.0
+# What decides how long records stay, and who gives them their time.
+_KEYS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,7 @@ class _Snapshots:
 
     def take(self, layout: Layout, ids: tuple[str, str]) -> AuditSnapshot:
         started_ms = now_ms()
-        here = self._logs(self._source, sorted({e.source for e in self._enrolments}))
+        here = partition_logs(self._source, sorted({e.source for e in self._enrolments}))
         asked = self._asked(here)
         here = self._settled(here)
         progress = self._reached(layout, here)
@@ -331,7 +333,7 @@ class _Snapshots:
             for name, info in sorted(topics.items())
             if name not in enrolled and self._selection.selects(name) and inside(name, info.is_internal)
         ]
-        return self._logs(self._source, names_) if names_ else {}
+        return partition_logs(self._source, names_) if names_ else {}
 
     # ---- the flow
 
@@ -373,7 +375,7 @@ class _Snapshots:
                 ends[tp] = meta.target_end
         deadline, backoff = Deadline(_MARKERS_S), Backoff()
         while True:
-            logs = self._logs(self._target, topics)
+            logs = partition_logs(self._target, topics)
             hidden = [tp for tp, end in ends.items() if tp in logs and logs[tp].stable < end <= logs[tp].end]
             if not hidden or deadline.passed:
                 return logs
@@ -390,20 +392,26 @@ class _Snapshots:
             if tp not in used
         }
 
-    # ---- both
 
-    def _logs(self, cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, PartitionLog]:
-        infos = cluster.retry(lambda: cluster.topics(topics))
-        configs = Admin(cluster).topic_configs(infos).overrides
-        tps = [TopicPartition(name, number) for name, info in infos.items() for number in info.partitions]
-        # The start last: what expired meanwhile must not be looked for.
-        end = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED))
-        stable = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST))
-        start = cluster.retry(lambda: cluster.list_offsets(tps, calls.EARLIEST))
-        return {
-            tp: _log(infos[tp.topic], configs.get(tp.topic, {}), start[tp], min(stable[tp], end[tp]), end[tp])
-            for tp in tps
-        }
+def partition_logs(cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, PartitionLog]:
+    """Return how the logs of all partitions of these topics are now.
+
+    Raises:
+        Retriable: the cluster is away.
+        UsageError: a topic may not be described.
+    """
+    infos = cluster.retry(lambda: cluster.topics(topics))
+    # Also what topics inherit: brokers may stamp, expire or compact what no topic says anything about.
+    configs = Admin(cluster).topic_configs(infos, standing=_KEYS).standing
+    tps = [TopicPartition(name, number) for name, info in infos.items() for number in info.partitions]
+    # The start last: what expired meanwhile must not be looked for.
+    end = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED))
+    stable = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST))
+    start = cluster.retry(lambda: cluster.list_offsets(tps, calls.EARLIEST))
+    return {
+        tp: _log(infos[tp.topic], configs.get(tp.topic, {}), start[tp], min(stable[tp], end[tp]), end[tp])
+        for tp in tps
+    }
 
 
 def _log(info: TopicInfo, config: Mapping[str, str], start: int, stable: int, end: int) -> PartitionLog:

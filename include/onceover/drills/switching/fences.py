@@ -85,6 +85,11 @@ class Fence(Protocol):
         """
 
 
+def denials(marks: Iterable[Mark]) -> frozenset[Acl]:
+    """Return the ACLs that keep these principals from writing to these topics. Pure."""
+    return frozenset(Acl(LITERAL, topic, principal, _EVERY_HOST, _WRITE, DENY) for topic, principal in marks)
+
+
 @dataclass
 class AclFence:
     """DENY WRITE on each topic, for all principals or for some.
@@ -127,8 +132,8 @@ class AclFence:
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Create what is missing; return once the brokers show it. What a killed drill has made is ours."""
-        wanted = self._acls((topic, principal) for topic in topics for principal in self.principals)
-        inherited = self._acls(_standing(notes, self.kind, topics))
+        wanted = denials((topic, principal) for topic in topics for principal in self.principals)
+        inherited = denials(_standing(notes, self.kind, topics))
         missing = wanted - self.acls.topic_acls()
         _note(notes, chains.FENCED, self.kind, {(acl.name, acl.principal) for acl in missing})
         notes.check()
@@ -151,7 +156,7 @@ class AclFence:
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Delete what the flow's drills have created for these topics."""
         marks = _standing(notes, self.kind, topics)
-        acls = self._acls(marks)
+        acls = denials(marks)
         notes.check()
         self.acls.delete(acls)
         self._await(lambda: not acls & self.acls.topic_acls(), deadline)
@@ -160,15 +165,9 @@ class AclFence:
 
     def give_up(self, marks: Collection[Mark]) -> str:
         """Delete what this object has created, and what has been before."""
-        ours = self._made | self._acls(marks)
+        ours = self._made | denials(marks)
         self.acls.delete(ours)
         return f"{len(ours)} ACLs are deleted"
-
-    @staticmethod
-    def _acls(marks: Iterable[Mark]) -> frozenset[Acl]:
-        return frozenset(
-            Acl(LITERAL, topic, principal, _EVERY_HOST, _WRITE, DENY) for topic, principal in marks
-        )
 
     @staticmethod
     def _await(is_shown: Callable[[], bool], deadline: Deadline) -> None:

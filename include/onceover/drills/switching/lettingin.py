@@ -12,7 +12,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.journal import DrillJournal
-from onceover.drills.switching.fences import Fence, LiftedFences
+from onceover.drills.switching.fences import Fence, LiftedFences, Mark, denials
 from onceover.drills.switching.switchover import BoundNotes
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin.acls import DENY, AclAdmin
@@ -24,9 +24,7 @@ _LIFT_S: Final = 60.0
 _WRITING: Final = ("WRITE", "ALL")
 
 
-def denied(
-    target: Cluster, copies: Sequence[str], ours: Callable[[], Collection[tuple[str, str]]]
-) -> list[str]:
+def denied(target: Cluster, copies: Sequence[str], ours: Callable[[], Collection[Mark]]) -> list[str]:
     """Return the DENYs that would keep clients off the copies, but for those that we lift ourselves.
 
     Who may not ask, or has no authorizer to ask, has none that we know of.
@@ -39,13 +37,15 @@ def denied(
     except (UsageError, NeedsOperator) as error:
         log.debug("whether %s denies clients something is not known: %s", target.alias, error)
         return []
-    lifted = ours()
+    # To the letter: what somebody else denies them stands when ours is lifted, however like it it is.
+    lifted = denials(ours())
     return [
         str(acl)
         for acl in sorted(standing)
         if acl.permission == DENY
         and acl.operation in _WRITING
-        and any(applies(acl, copy) and (copy, acl.principal) not in lifted for copy in copies)
+        and acl not in lifted
+        and any(applies(acl, copy) for copy in copies)
     ]
 
 

@@ -24,7 +24,7 @@ from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps
 from onceover.drills.switching.fences import Mark, shut
 from onceover.drills.switching.groupmove import Placing
-from onceover.drills.switching.watch import Behind, Ends, SourceWatch, written_behind
+from onceover.drills.switching.watch import BehindCut, Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.exitstatus import TEMPORARY, severity
 from onceover.groups.apply import AppliedGroups
@@ -261,7 +261,7 @@ class PlannedSteps(SwitchSteps):
         led_back = self.parts.led_back()
         mine = self._live()
         live = [e for e in mine.values() if e.target not in led_back]
-        behind = self._written_behind(live, deadline) if live else Behind({}, [], {})
+        behind = self._written_behind(live, deadline) if live else BehindCut({}, [], {})
         self._name_anew({e.source: str(e.target_id) for e in live})
         self._name_moved()
         there, here = self._clients()
@@ -274,7 +274,7 @@ class PlannedSteps(SwitchSteps):
             "clients_on_the_source": here,
         }
 
-    def _written_behind(self, live: Sequence[Enrolment], deadline: Deadline) -> Behind:
+    def _written_behind(self, live: Sequence[Enrolment], deadline: Deadline) -> BehindCut:
         """Return, and name, what stands on the source behind the cut."""
         source = self.parts.source
         copied = copied_to(self.parts.target, self.parts.flow, live)

@@ -158,7 +158,7 @@ def _offsets(
     )
 
 
-class Behind(NamedTuple):
+class BehindCut(NamedTuple):
     """What stands behind the cut on the source.
 
     Args:
@@ -182,7 +182,7 @@ def written_behind(
     promoted: Sequence[Enrolment],
     copied: Mapping[TopicPartition, int],
     deadline: Deadline,
-) -> Behind:
+) -> BehindCut:
     """Return what stands behind the cut on the source.
 
     Of a topic that was made anew all that it holds is behind it. One partition that cannot be read takes
@@ -208,7 +208,7 @@ def written_behind(
     there = [TopicPartition(info.name, number) for info in infos.values() for number in info.partitions]
     ends = _offsets(source, sorted(there), calls.LATEST, deadline)
     came = came_behind(source, cuts, ends.found, deadline)
-    return Behind(came.found, sorted(lost), {**ends.failed, **came.failed})
+    return BehindCut(came.found, sorted(lost), {**ends.failed, **came.failed})
 
 
 def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
