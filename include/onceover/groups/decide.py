@@ -298,7 +298,11 @@ def remembered(facts: PartitionFacts, decision: Decision, now_ms: int) -> Rememb
         # Killed before the commit, the next look still has to see that the giving side was moved back; done,
         # it finds the group in place and remembers the lower offset.
         given = max(given, facts.held.given)
-    return Remembered(given, known, now_ms, _stands(facts, decision.to))
+    # Which direction was the last one is told by these times: whoever comes after one whose clock is ahead is
+    # the later one all the same.
+    before_ms = [one.at_ms for one in (facts.last, facts.opposite) if one is not None]
+    at_ms = max(now_ms, *(told_ms + 1 for told_ms in before_ms)) if before_ms else now_ms
+    return Remembered(given, known, at_ms, _stands(facts, decision.to))
 
 
 def _stands(facts: PartitionFacts, to: int | None) -> dict[int, OtherPosition]:

@@ -226,14 +226,25 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
         operation=SKIP,
         flow=flow,
         sources=(tp,),
-        changes=(change, restart()),
+        changes=(change, *taken_back(enrolment), restart()),
         enrolment=enrolment.between(enrolment.source_id, enrolment.target_id, [tp.partition]),
         moves={tp: Move(offset, end, anew)},
         standing=standing_of(stops_of(situation.state), enrolment, [tp], here.topic_id),
     )
 
 
-# ---- what both kinds of plans read
+# ---- what both kinds of plans say, and read
+
+
+def taken_back(enrolment: Enrolment) -> list[Change]:
+    """Return what placing partitions of a topic does that a switchover has promoted: nothing else says it."""
+    if enrolment.promoted is None or not enrolment.is_promoted:
+        return []
+    why = (
+        f"switchover {enrolment.promoted.drill} has given it to clients: once each partition is placed by "
+        "hand the flow writes to it again, behind what they have written"
+    )
+    return [Change("promotion", enrolment.target, "clients'", "taken back", why)]
 
 
 def flow_state(flow: str, target: Cluster) -> FlowState:

@@ -28,6 +28,7 @@ from onceover.operate.repair import (
     refusing,
     standing_of,
     stops_of,
+    taken_back,
     topic_of,
 )
 from onceover.planning import commands
@@ -132,7 +133,7 @@ def _copied_anew(
         operation=RESEED,
         flow=flow,
         sources=tuple(wanted),
-        changes=(*changes, restart()),
+        changes=(*changes, *taken_back(old), restart()),
         enrolment=enrolment,
         moves={each: moved(each) for each in wanted},
         steps=steps,

@@ -257,6 +257,19 @@ def test_a_group_that_was_home_since_is_looked_at_afresh() -> None:
     )
 
 
+@pytest.mark.parametrize("ahead_ms", [0, 1, 1_200_000])
+def test_who_moves_a_group_back_from_a_slow_clock_is_the_later_one(ahead_ms: int) -> None:
+    """Whoever commits there since is somebody else, and left alone, whatever the host of before thought."""
+    ahead = Remembered(5, frozenset({11}), NOW_MS + ahead_ms)
+    facts = at(current=7, last=OURS, opposite=ahead)
+    decision = decide(facts, Allowed(), NOW_MS)
+    assert decision is not None
+    written = remembered(facts, decision, NOW_MS)
+    assert written.at_ms == NOW_MS + ahead_ms + 1
+    assert at(current=7, last=written, opposite=ahead).held == written
+    assert remembered(at(current=7), decision, NOW_MS).at_ms == NOW_MS
+
+
 def test_what_the_opposite_direction_has_read_there_is_known() -> None:
     decision = decide(at(current=13, opposite=Remembered(13, frozenset({8}), NOW_MS)), Allowed(), NOW_MS)
     assert decision is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -11,12 +12,15 @@ from onceover.errors import UsageError
 from onceover.model import TopicPartition
 from onceover.operate import repair
 from onceover.operate.repair import RESEED, RESUME, SKIP, RepairRequest
+from onceover.operate.reseed import TopicMaking, plan_reseed
 from onceover.state import names
 from onceover.state.read import FlowState
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, Promoted
 from onceover.state.records.layout import Layout
 from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.stops.record import Stop
+from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
+from onceover.topics.scope import Rules
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.state.records.test_layout import LAYOUT
 
@@ -87,3 +91,22 @@ def test_what_can_be_meant_is_asked(request_: RepairRequest) -> None:
 def test_what_cannot_be_meant_is_refused_before_a_cluster_is_asked(request_: RepairRequest, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         request_.check()
+
+
+@pytest.mark.parametrize("promoted", [None, Promoted(5, "d1", {0: 9}, {0: 9})], ids=["copied", "promoted"])
+def test_placing_a_partition_of_a_promoted_topic_says_that_it_takes_it_back(
+    monkeypatch: pytest.MonkeyPatch, promoted: Promoted | None
+) -> None:
+    """Clients write to its copy: an old runbook may name the command, and nothing else would say so."""
+    enrolment = replace(ENROLMENT, active=promoted is None, promoted=promoted)
+    layout = Layout.from_json({**LAYOUT.to_json(), "source_cluster_id": "east", "target_cluster_id": "west"})
+    leader = {names.LAYOUT: layout.to_json(), names.enrolment_key("orders"): enrolment.to_json()}
+    monkeypatch.setattr(repair, "read_flow_state", lambda *_: FlowState(leader, {}))
+    east, west = FakeCluster("east", cluster_id="east"), FakeCluster("west", cluster_id="west")
+    east.add_topic("orders", UUID(int=1), [9])
+    west.add_topic("orders", UUID(int=2), [9])
+    making = TopicMaking(Rules((".*",), (), NamingPolicy(IDENTITY, "east", "west")))
+    for plan in (repair.plan_skip(FLOW, east, west, TP, 9), plan_reseed(FLOW, east, west, TP, making)):
+        told = [change.reason for change in plan.changes if change.what == "promotion"]
+        assert len(told) == (promoted is not None)
+        assert all("d1 has given it to clients" in reason for reason in told)
