@@ -47,6 +47,7 @@ with DAG(
     caught_up = failback.AwaitCaughtUp(
         task_id="await_caught_up",
         flow=flow,
+        started="start_replicate",
         trigger_rule=TriggerRule.NONE_FAILED,
         # It may take hours, with an outage now and then.
         **retry_interrupted(patient=True),

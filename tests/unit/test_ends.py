@@ -19,6 +19,7 @@ from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict, verdict_of
 
 FOLDER: Final = Path("/home/orders/log")
 NO_LAUNCHER: Final = "/x/pyspark/bin/spark-class: line 97: CMD: bad array subscript"
+PICKED_UP: Final = "Picked up JAVA_TOOL_OPTIONS: -Xss1m\nNOTE: Picked up JDK_JAVA_OPTIONS: -Dx=y\n"
 FULL: Final = "onceover.spark.driver: the report cannot be written: [Errno 28] No space left on device"
 OTHER: Final = FlowRun(state=RunState.RUNNING, started_ms=1_790_000_000_000, host="worker-7")
 AWAY: Final = {"message": "west does not answer", "code": "Retriable"}
@@ -106,6 +107,9 @@ CASES: Final = {
     "killed": Case(How.KILLED, -9, None, "DRIVER_KILLED", 5, AfterJob.RETRY, killed=True),
     "killed before it started": Case(
         How.KILLED, 1, None, "DRIVER_KILLED", 5, AfterJob.RETRY, killed=True, tail=NO_LAUNCHER
+    ),
+    "killed before it started, and options of the environment": Case(
+        How.KILLED, 1, None, "DRIVER_KILLED", 5, AfterJob.RETRY, killed=True, tail=f"{PICKED_UP}{NO_LAUNCHER}"
     ),
     # The one end of which the two do not think alike: a scheduler believes the code, a person reads the log.
     "5, without a word": Case(How.UNTOLD, 5, None, "DRIVER_FAILED", 1, AfterJob.RETRY),

@@ -26,7 +26,10 @@ KEPT_LINES: Final = 200
 # What a disk without room is called, by Python, by Java and by Spark, which quotes them.
 FULL_DISK: Final = re.compile(r"No space left on device|Disk quota exceeded")
 # All that spark-submit says, with code 1, where the JVM that makes its command line was killed.
-_NO_LAUNCHER: Final = re.compile(r"\S*spark-class: line \d+: CMD: bad array subscript")
+# A JVM that reads options from its environment says so before.
+_NO_LAUNCHER: Final = re.compile(
+    r"((NOTE: )?Picked up \w+: .*\n)*\S*spark-class: line \d+: CMD: bad array subscript"
+)
 
 
 class How(StrEnum):

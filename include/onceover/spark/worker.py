@@ -11,8 +11,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark import TaskContext
 
+from onceover.config.clients.resolve import ClientConfig
+from onceover.config.faults import BadConfig
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.runsettings import RunSettings
+from onceover.config.flow.sides import resolve_clients
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.known import Knowledge
 from onceover.copy.loop import Until
@@ -23,7 +26,7 @@ from onceover.process.guard import take_secret
 from onceover.spark import receipts
 from onceover.spark.failures import carrying
 from onceover.wire.offsetmap import MapRecord
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import open_clients
 from onceover.wiring.runs import lane_task
 from onceover.wiring.watch import FlowWatch
 
@@ -35,6 +38,37 @@ _FLUSH_S: Final = 10.0
 _FLUSH_RECORDS: Final = 20_000
 # Spark gives a worker process one task after the other.
 _known: Final = Knowledge()
+
+
+class RunClients:
+    """The clients that tasks of a run have had in this process. Not thread-safe.
+
+    A client file that is not in order when the next task begins changes nothing (docs/flow-file.md): that one
+    goes on with the last good version, as a task that runs does.
+    """
+
+    def __init__(self) -> None:
+        self._run = ("", "")
+        self._clients: tuple[ClientConfig, ClientConfig] | None = None
+
+    def of(self, flow: Flow, run: str) -> tuple[ClientConfig, ClientConfig]:
+        """Return source and target of a run's next task.
+
+        Raises:
+            UsageError: they are not in order, and never were here.
+        """
+        if self._run != (flow.flow, run):
+            self._run, self._clients = (flow.flow, run), None
+        try:
+            self._clients = resolve_clients(flow)
+        except BadConfig as error:
+            if self._clients is None:
+                raise
+            log.warning("the client of the last task is used again: %s", error)
+        return self._clients
+
+
+_clients: Final = RunClients()
 
 
 @dataclass(frozen=True)
@@ -94,7 +128,7 @@ def _copy(plan: LanePlan, lane: int, token: int) -> Iterator[pa.RecordBatch]:
     length_s = watch.current().spark.task_length_ms / 1000
     me = LaneIdentity(begun_with.flow, plan.generation, plan.run, lane, plan.lanes, (token, attempt))
     known = _known.of(begun_with.flow, plan.run, lane)
-    source, target = open_clusters(begun_with)
+    source, target = open_clients(*_clients.of(begun_with, plan.run))
     before, beyond = known.logins
     known.logins = source.config.login.carrying_on(before), target.config.login.carrying_on(beyond)
     try:

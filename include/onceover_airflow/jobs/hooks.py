@@ -159,6 +159,9 @@ class SparkJobHook(SparkSubmitHook):
                 start_new_session=True,
                 umask=UMASK,
                 pass_fds=(held,),
+                # A handler may print whatever it likes; bytes that are no text are no reason to end the copy.
+                encoding="utf-8",
+                errors="backslashreplace",
             )
         except AirflowException:
             # The provider says no more than "not 0" for every way to end.

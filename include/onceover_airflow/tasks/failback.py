@@ -9,7 +9,7 @@ what an earlier one has said; after a question that nobody has said yes to, noth
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ from onceover_airflow.tasks.switching import SwitchTasks, drill_params
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
 
     from onceover.config.flow.flowfile import Flow
     from onceover.planning.plan import Refusal
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _REPLICATE: Final = "replicate"
+_STARTED: Final = "started"
+# A run that is queued begins once its DAG is not paused, and a slot is free.
+_TO_COME: Final = ("queued", "running")
 _LOOK_S: Final = 5.0
 # A topic that is copied anew takes its time.
 _CATCHES_UP_S: Final = 24 * 3600.0
@@ -203,9 +207,12 @@ class StartReplicating(TriggerDagRunOperator):
         from onceover.drills.switching.failback import copies_already
 
         back = ready_to_copy(self.flow, context)
-        if copies_already(show_standing(back)):
+        standing = show_standing(back)
+        if copies_already(standing):
             raise AirflowSkipException(f"flow {back} runs")
         self.trigger_run_id = new_run_id(back, SUBJECTS[_REPLICATE], datetime.now(UTC))
+        started = {"run": self.trigger_run_id, "behind": standing["generation"]}
+        context["ti"].xcom_push(key=_STARTED, value=started)
         self.conf = {"flow": back, "run_length": FOREVER}
         return super().execute(context)
 
@@ -231,13 +238,15 @@ class AwaitCaughtUp(BaseSensorOperator):
     """Wait until the flow that leads back has caught up; between two looks nothing runs.
 
     :param flow: that was switched over (templated)
+    :param started: the task that may have started it a moment ago
     """
 
     template_fields: Sequence[str] = ("flow",)
 
-    def __init__(self, *, flow: str, **kwargs: Any) -> None:
+    def __init__(self, *, flow: str, started: str, **kwargs: Any) -> None:
         super().__init__(mode="reschedule", poke_interval=_LOOK_S, timeout=_CATCHES_UP_S, **kwargs)
         self.flow = flow
+        self.started = started
 
     def poke(self, context: Context) -> bool:
         """Tell whether it has.
@@ -251,6 +260,15 @@ class AwaitCaughtUp(BaseSensorOperator):
 
         status = show_standing(ready_to_copy(self.flow, context))
         over = why_over(status)
-        if over is not None:
+        if over is not None and not self._is_to_begin(status, context["ti"]):
             raise TaskFailed(over)
         return may_go_back(status)
+
+    def _is_to_begin(self, status: Mapping[str, Any], ti: RuntimeTaskInstanceProtocol) -> bool:
+        """Tell whether what is over is a run of before: the one that was started has not led yet."""
+        started = ti.xcom_pull(task_ids=self.started, key=_STARTED)
+        if not started or status["generation"] != started["behind"]:
+            return False
+        state = ti.get_dagrun_state(_REPLICATE, started["run"])
+        log.info("run %s of the DAG %s is %s, and has not begun to copy", started["run"], _REPLICATE, state)
+        return state in _TO_COME

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+
+from onceover.cli.terminal import streams
 
 _COMMAND = (sys.executable, "-m", "onceover.cli.entry")
 _PROJECT = Path(__file__).parents[3]
@@ -86,6 +89,17 @@ def test_a_full_disk_is_told(tmp_path: Path, arguments: Sequence[str], code: int
         ended, shown = run(tmp_path, arguments, out=full.fileno())
     assert ended == code
     assert shown == "error: the result cannot be written to stdout: No space left on device\n"
+
+
+def test_a_name_that_the_terminals_locale_has_no_letters_for_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of somebody's group, behind an apply that has worked."""
+    written = BytesIO()
+    monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding="ascii"))
+    streams.complete()
+    assert streams.write("group Касса")
+    assert written.getvalue() == b"group \\u041a\\u0430\\u0441\\u0441\\u0430\n"
 
 
 def test_a_closed_stdout_is_told(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from onceover.advice import advised
 from onceover.audit.checks.evidence import BookkeepingChecks, RecordLooks, not_readable
 from onceover.audit.checks.groups import NAME as GROUP_NAME
 from onceover.audit.checks.groups import GroupPosition, check_group
@@ -23,7 +24,7 @@ from onceover.audit.model import Mode, Side
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.tiling import StoredPair
 from onceover.audit.records.batches import Unreadable
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, OnceoverError
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
 from onceover.kafka.ports import Cluster
@@ -167,7 +168,7 @@ def _groups(
                 yield from (_unread(group, one.seen.source, error.message) for one in work.values())
                 continue
             mine = {tp: entry for tp, entry in sorted(moved.items()) if tp in work}
-            for tp, current in _committed(target, group, list(mine)).items():
+            for tp, current in positions_or_why(target, group, list(mine)).items():
                 if isinstance(current, str):
                     yield _unread(group, work[tp].seen.source, current)
                 elif current in mine[tp].known:
@@ -183,15 +184,21 @@ def _stands(work: PartitionClaims, group: str, entry: Remembered, current: int, 
         return not_readable(Area.GROUPS, GROUP_NAME, work.seen.source, error, group=group, offset=entry.given)
 
 
-def _committed(target: Cluster, group: str, tps: list[TopicPartition]) -> dict[TopicPartition, int | str]:
-    """Return what a group has committed; instead of a number, why it cannot be read."""
+def positions_or_why(
+    target: Cluster, group: str, tps: list[TopicPartition]
+) -> dict[TopicPartition, int | str]:
+    """Return what a group has committed; instead of a number, why it cannot be read.
+
+    Whatever the reason: one group of many takes the verdict from nothing else.
+    """
     if not tps:
         return {}
     try:
-        found = target.retry(lambda: target.committed(group, tps))
-    except Retriable as error:
-        return dict.fromkeys(tps, error.message)
-    return {tp: committed.offset for tp, committed in found.items()}
+        each = target.retry(lambda: target.each_committed(group, tps))
+    except OnceoverError as error:
+        return dict.fromkeys(tps, advised(error.as_dict()))
+    told: dict[TopicPartition, int | str] = {tp: found.offset for tp, found in each.found.items()}
+    return told | {tp: advised(error.as_dict()) for tp, error in each.failed.items()}
 
 
 def _unread(group: str, source: TopicPartition, why: str) -> Check:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import Final, TextIO
 
 _MODES: Final = ("r", "w", "w")
 
 
 def complete() -> None:
-    """Put something in the place of streams that the process was started without.
+    """Put something in the place of streams that the process was started without; have them take any text.
 
     What is opened next would get their numbers, and with them whatever a child process writes there.
     """
@@ -29,6 +30,10 @@ def complete() -> None:
                 os.dup2(opened, number)
                 os.close(opened)
         _set(number, mode)
+    for stream in (sys.stdout, sys.stderr):
+        # A name of somebody else's may have letters that the terminal's locale has not.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _set(number: int, mode: str) -> None:

@@ -294,6 +294,15 @@ def test_a_jvm_that_was_killed_before_it_started_is_followed_by_another(
     assert execute(operator)["restarts"] == 1
 
 
+def test_bytes_that_are_no_text_end_no_copy(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """A handler may print whatever a record holds."""
+    submit_ = spark.folder / "spark" / "bin" / "spark-submit"
+    first, rest = submit_.read_text().split("\n", 1)
+    submit_.write_text(f"{first}\nimport os; os.write(1, bytes((255, 254, 10)))\n{rest}")
+    spark.tell(report=DONE)
+    assert execute(operator)["records"] == 7
+
+
 def test_a_disk_that_is_full_is_named_and_nothing_is_tried_again(
     operator: ReplicateOperator, spark: FakeSpark, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,12 +23,20 @@ class Pulled:
 
     def __init__(self, left: Mapping[str, set[str]]) -> None:
         self._left = left
+        self.pushed: dict[str, Any] = {}
+        self.state = "running"
 
     def xcom_pull(self, *, task_ids: str, key: str) -> object:
+        if task_ids == "start":
+            return self.pushed.get(key)
         return key if key in self._left.get(task_ids, set()) else None
 
-    def xcom_push(self, **_: object) -> None:
-        """Nobody looks."""
+    def xcom_push(self, *, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+    def get_dagrun_state(self, dag_id: str, run_id: str) -> str:
+        assert (dag_id, run_id) == ("replicate", self.pushed["started"]["run"])
+        return self.state
 
 
 def context_of(left: Mapping[str, set[str]] = MappingProxyType({}), *, apply: bool = True) -> Any:
@@ -38,7 +46,13 @@ def context_of(left: Mapping[str, set[str]] = MappingProxyType({}), *, apply: bo
 @pytest.fixture
 def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What status says of the flow that leads back; all that was promoted is taken in."""
-    said: dict[str, Any] = {"flow": "orders-back", "state": "copying", "needs": [], "missing": []}
+    said: dict[str, Any] = {
+        "flow": "orders-back",
+        "state": "copying",
+        "generation": 7,
+        "needs": [],
+        "missing": [],
+    }
 
     @contextmanager
     def at_hand(_: str) -> Iterator[Any]:
@@ -76,17 +90,37 @@ def test_what_was_not_led_back_is_named_before_anybody_waits(standing: dict[str,
     standing["missing"] = ["orders"]
     for look in (
         StartReplicating(task_id="start", flow="orders").execute,
-        AwaitCaughtUp(task_id="wait", flow="orders").poke,
+        AwaitCaughtUp(task_id="wait", flow="orders", started="start").poke,
     ):
         with pytest.raises(TaskFailed, match="orders-back does not take in orders; where: 1 topics"):
             look(context_of())
 
 
 def test_it_waits_for_what_comes_and_for_nothing_else(standing: dict[str, Any]) -> None:
-    wait = AwaitCaughtUp(task_id="wait", flow="orders")
+    wait = AwaitCaughtUp(task_id="wait", flow="orders", started="start")
     assert not wait.poke(context_of())
     standing["state"] = "caught_up"
     assert wait.poke(context_of())
     standing |= {"state": "stopped", "needs": [{"message": "a topic is gone", "resolve": "reseed"}]}
     with pytest.raises(TaskFailed, match="is stopped: a topic is gone; reseed"):
         wait.poke(context_of())
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_a_run_of_before_that_is_over_is_not_the_one_that_was_started(
+    standing: dict[str, Any], state: str
+) -> None:
+    """Airflow, the check and Spark take longer to begin with it than the first look does."""
+    standing["state"] = "stopped"
+    context = context_of()
+    with pytest.raises(DagRunTriggerException):
+        StartReplicating(task_id="start", flow="orders").execute(context)
+    wait = AwaitCaughtUp(task_id="wait", flow="orders", started="start")
+    context["ti"].state = state
+    assert not wait.poke(context)
+    context["ti"].state = "failed"
+    with pytest.raises(TaskFailed, match="is stopped"):
+        wait.poke(context)
+    context["ti"].state, standing["generation"] = state, 8
+    with pytest.raises(TaskFailed, match="is stopped"):
+        wait.poke(context)

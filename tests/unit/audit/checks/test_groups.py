@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from onceover.audit.checks.bookkeeping import positions_or_why
 from onceover.audit.checks.groups import GroupPosition, check_group
+from onceover.errors import UsageError
+from onceover.kafka.calls import CommittedOffset
+from onceover.model import TopicPartition
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.worlds.audits import at
 from tests.support.worlds.looks import rec
 
@@ -108,3 +113,23 @@ def test_offset_outside_of_the_map_without_records_cannot_be_checked() -> None:
     """Neither map nor records: not known, which is not right."""
     assert check_group(replace(_GOOD, translated=None, ought=None, next=None)).ok is None
     assert check_group(replace(_GOOD, translated=None, ought=None, next=rec(10, "o"))).ok is None
+
+
+NO_RIGHT = UsageError("billing may not be described", resolve="grant DESCRIBE on group billing")
+
+
+def test_a_group_that_may_not_be_asked_takes_the_verdict_from_nothing_else() -> None:
+    """Hours of comparing would be for nothing: its own check says why there is none."""
+    west, tps = FakeCluster("west"), [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+    west.make_topic("orders", 2)
+    west.groups["billing"] = dict.fromkeys(tps, CommittedOffset(0, 7, -1, ""))
+    assert positions_or_why(west, "billing", tps) == dict.fromkeys(tps, 7)
+    west.untold[tps[1]] = NO_RIGHT
+    why = "billing may not be described; grant DESCRIBE on group billing"
+    assert positions_or_why(west, "billing", tps) == {tps[0]: 7, tps[1]: why}
+
+    def refuse(_request: str, _group: str) -> None:
+        raise NO_RIGHT
+
+    west.heard = refuse
+    assert positions_or_why(west, "billing", tps) == dict.fromkeys(tps, why)
