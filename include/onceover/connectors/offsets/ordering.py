@@ -20,6 +20,8 @@ _POSITIONS: Final = (
 _GROWING: Final = ("position", "offset", "lsn", "scn", "seqno", "count")
 _BINLOG: Final = re.compile(r"(.*\D)?(\d+)")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
+_DOMAIN: Final = re.compile(r"([0-9]{1,10}-[0-9]{1,10})-([0-9]{1,20})")
+_TAG: Final = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _LSN: Final = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 
 
@@ -88,17 +90,26 @@ def _gtids(before: Any, after: Any) -> Order:
 
 
 def _transactions(text: Any) -> dict[str, list[tuple[int, int]]] | None:
-    """Return the intervals of each server in MySQL's notation, ``uuid:1-5:7,uuid:1``."""
+    """Return the intervals of each server: in MySQL's notation, ``uuid:1-5:7,uuid:tag:1``, whose tags count
+    for themselves, or in MariaDB's, ``domain-server-sequence``, where all before a number is in.
+    """
     found: dict[str, list[tuple[int, int]]] = {}
     for part in str(text or "").replace("\n", "").split(","):
-        server, *spans = part.strip().split(":")
-        if not server or not spans:
+        if domain := _DOMAIN.fullmatch(part.strip()):
+            found.setdefault(domain[1], []).append((0, int(domain[2])))
+            continue
+        server, *spans = part.strip().lower().split(":")
+        whose = server
+        if not server or not spans or _TAG.fullmatch(spans[-1]):
             return None
         for span in spans:
+            if _TAG.fullmatch(span):
+                whose = f"{server}:{span}"
+                continue
             ends = span.split("-")
             if not all(_NUMBER.fullmatch(end) for end in ends) or len(ends) > 2:
                 return None
-            found.setdefault(server.lower(), []).append((int(ends[0]), int(ends[-1])))
+            found.setdefault(whose, []).append((int(ends[0]), int(ends[-1])))
     return found
 
 

@@ -45,6 +45,17 @@ JDBC = {"timestamp": 5, "timestamp_nanos": 7, "incrementing": 9}
         (GTIDS, {"gtids": "3e11:1-5"}, -1),
         (GTIDS, {"gtids": "3e11:1-9,4f22:1-2"}, None),
         (GTIDS, {"gtids": "what"}, None),
+        # MariaDB: a domain's last transaction of a server. Another server of it numbers for itself.
+        ({"gtids": "0-1-100,7-1-5"}, {"gtids": "0-1-101,7-1-5"}, 1),
+        ({"gtids": "0-1-100,7-1-5"}, {"gtids": "0-1-99,7-1-5"}, -1),
+        ({"gtids": "0-1-100"}, {"gtids": "0-1-100"}, 0),
+        ({"gtids": "0-1-100"}, {"gtids": "0-1-100,3-1-1"}, 1),
+        ({"gtids": "0-1-100"}, {"gtids": "0-2-101"}, None),
+        ({"gtids": "0-1-100,7-1-5"}, {"gtids": "0-1-101,7-1-4"}, None),
+        # MySQL from 8.3 on: transactions with a tag count for themselves.
+        ({"gtids": "3e11:1-5:night:1-2"}, {"gtids": "3e11:1-5:night:1-3"}, 1),
+        ({"gtids": "3e11:1-5:night:1-2"}, {"gtids": "3e11:1-6"}, None),
+        ({"gtids": "3e11:night"}, {"gtids": "3e11:night"}, None),
         (GTIDS, {"gtids": None}, None),
         (SERVER, {"commit_lsn": "00000027:00000ac0:0004", "change_lsn": "00000026:00000ac0:0001"}, 1),
         (SERVER, {"commit_lsn": "00000026:ffffffff:0003"}, -1),
