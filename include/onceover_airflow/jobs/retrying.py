@@ -133,6 +133,9 @@ def retry_interrupted(*, patient: bool = False) -> dict[str, Any]:
     return {
         "retries": RETRIES if patient else FEW_RETRIES,
         "retry_delay": timedelta(seconds=FIRST_DELAY_S),
+        # Of a task whose own process is killed nobody asks the policy: it, too, comes later and later.
+        "retry_exponential_backoff": 2.0,
+        "max_retry_delay": timedelta(seconds=LONGEST_DELAY_S),
         "retry_policy": InterruptionPolicy(),
         **told(),
     }

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from airflow.sdk import BaseNotifier, RetryAction
+from airflow.sdk import BaseNotifier, BaseOperator, RetryAction
 
 from onceover.spark.launch.again import WELL_AFTER_S
 from onceover_airflow.errors import JobInterrupted
@@ -205,6 +205,13 @@ def test_what_people_start_gives_up_soon_and_what_a_schedule_starts_is_patient()
     assert by_hand["retries"] == FEW_RETRIES < 10 < scheduled["retries"]
     kept: list[Mapping[str, Any]] = [by_hand, scheduled]
     assert all(arguments["on_failure_callback"] and arguments["on_retry_callback"] for arguments in kept)
+
+
+def test_a_task_whose_own_process_is_killed_each_time_comes_later_and_later() -> None:
+    """Nobody asks the policy of it, and a memory limit would have it begin every five seconds."""
+    task = BaseOperator(task_id="replicate", **retry_interrupted(patient=True))
+    assert task.retry_exponential_backoff == 2.0
+    assert task.max_retry_delay == timedelta(seconds=60)
 
 
 def test_only_what_starts_again_by_itself_is_limited() -> None:
