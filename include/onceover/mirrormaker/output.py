@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 # A cluster that is away is asked again this soon; what a person has to put right, less often.
 _AGAIN_S: Final = 5.0
+_CLUSTERS: Final = "clusters"
 _REFUSED_S: Final = 60.0
 # The last round of a run that ended; longer than a cluster with thousands of groups takes.
 _FINISH_S: Final = 20.0
@@ -140,11 +141,29 @@ class MirrorOutput:
     # ---- in the thread
 
     def _work(self) -> None:
+        while True:
+            # Before the flags are looked at, as in ``_repeat``.
+            self._wake.clear()
+            settings = self._current
+            if settings is None or not settings.enabled:
+                self._settle(_CLUSTERS)
+            elif self._opened():
+                return
+            if self._closing:
+                return
+            # A client file that is not in order may be in a minute.
+            self._wake.wait(_REFUSED_S)
+
+    def _opened(self) -> bool:
+        """Do what there is to do until the end; return False where the clusters cannot be opened."""
         try:
             with self._rounds() as rounds:
+                self._settle(_CLUSTERS)
                 self._repeat(rounds)
         except OnceoverError as error:
-            self._remark("clusters", error)
+            self._remark(_CLUSTERS, error)
+            return False
+        return True
 
     def _repeat(self, rounds: Sequence[Round]) -> None:
         due_s: dict[str, float] = {}

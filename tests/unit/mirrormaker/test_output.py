@@ -163,3 +163,19 @@ def test_clusters_that_cannot_be_opened_are_a_remark() -> None:
     wait_until(lambda: case.output.refused, _TIMEOUT_S, "the remark")
     case.output.finish()
     assert [remark.code for remark in case.output.refused] == ["NO_FILE"]
+
+
+def test_clusters_that_could_not_be_opened_are_opened_when_they_can_be() -> None:
+    """Without a restart of the flow: a client file is put right while it runs."""
+    case = Case(FakeRound("checkpoints"), opening=UsageError("mode 0644", code="NO_FILE"))
+    case.output.tick()
+    wait_until(lambda: case.output.refused, _TIMEOUT_S, "the remark")
+    case.settings = settings(checkpoints=False)
+    case.output.tick()
+    wait_until(lambda: not case.output.refused, _TIMEOUT_S, "nobody wants it")
+    case.opening = None
+    case.settings = settings()
+    case.output.tick()
+    case.wait_for(1, case.rounds[0])
+    case.output.close()
+    assert case.output.refused == []
