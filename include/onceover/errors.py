@@ -6,6 +6,7 @@ resolves it. It survives pickling, because errors cross Spark's worker boundary.
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import Any, ClassVar, Final, Self
 
@@ -13,6 +14,8 @@ from onceover import exitstatus
 from onceover.codes import GeneralCode
 
 _LONGEST_TEXT: Final = 500
+# What a disk without room is called, by Python, by Java and by Spark, which quotes them.
+FULL_DISK: Final = re.compile(r"No space left on device|Disk quota exceeded")
 
 
 class OnceoverError(Exception):
@@ -164,10 +167,11 @@ def unexpected(error: BaseException, *, resolve: str = "see the traceback in the
 
 def unusable_path(error: OSError) -> UsageError:
     """Return what the operating system refused about a file or directory as an error of ours."""
+    room = FULL_DISK.search(error.strerror or "") is not None
     return UsageError(
         f"{error.filename} cannot be used: {error.strerror}",
         code=GeneralCode.PATH_UNUSABLE,
         where=str(error.filename),
-        resolve="let this user read and write it, or name another one; what Onceover itself keeps is below "
-        "ONCEOVER_HOME",
+        resolve=f"{'make room' if room else 'let this user read and write it'}, or name another one; what "
+        "Onceover itself keeps is below ONCEOVER_HOME",
     )

@@ -94,11 +94,11 @@ CASES: Final = {
         How.STOPPED, -15, None, "STOPPED_EARLY", 130, AfterJob.RETRY, stopped=True
     ),
     "a disk that is full": Case(
-        How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 2, AfterJob.FAIL, refused="No space left on device"
+        How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 3, AfterJob.FAIL, refused="No space left on device"
     ),
-    "a disk that was full": Case(How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 2, AfterJob.FAIL, tail=FULL),
+    "a disk that was full": Case(How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 3, AfterJob.FAIL, tail=FULL),
     "a quota that was used up": Case(
-        How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 2, AfterJob.FAIL, tail="[Errno 122] Disk quota exceeded"
+        How.UNWRITABLE, 1, None, "PATH_UNUSABLE", 3, AfterJob.FAIL, tail="[Errno 122] Disk quota exceeded"
     ),
     # A worker's disk, an hour ago, or what a record says.
     "killed, and somebody told of a full disk": Case(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.parser import COMMANDS, Answered, Work
@@ -24,6 +25,8 @@ from onceover.private import privately
 from onceover.shown import lined, screen
 
 log = logging.getLogger(__name__)
+
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Unread(OnceoverError):
@@ -71,8 +74,10 @@ def _ours(error: BaseException) -> OnceoverError:
         return interrupted()
     if isinstance(error, BrokenPipeError):
         return _Unread("stdout was closed before the command was done", code=CommandCode.UNREAD)
-    if isinstance(error, OSError) and error.filename is not None:
-        return unusable_path(error)
+    if isinstance(error, OSError) and (error.filename is not None or error.errno in _NO_ROOM):
+        # Who writes to a file that is open is not told which.
+        where = error.filename or "a file below ONCEOVER_HOME, or a temporary one,"
+        return unusable_path(OSError(error.errno, error.strerror, where))
     return unexpected(error, resolve="run it again with ONCEOVER_LOG=DEBUG for the traceback")
 
 

@@ -175,18 +175,18 @@ def _run(step: DrillStep, result: StepResult, results: Sequence[StepResult], wat
         result.state, result.error = StepState.FAILED, error
         return False
     if asked:
-        result.state, result.error = StepState.FAILED, _aborted()
+        result.state, result.error = StepState.FAILED, drill_aborted()
         return False
     if _act(step, result, results, watch):
         return True
     if result.error is not None and result.error.exit_code == Retriable.exit_code:
         # Another try would be the answer to it, and that is what nobody wants.
         with suppress(OnceoverError):
-            result.error = _aborted(result.error) if watch.asked_to_end() else result.error
+            result.error = drill_aborted(result.error) if watch.asked_to_end() else result.error
     return False
 
 
-def _aborted(met: OnceoverError | None = None) -> NeedsOperator:
+def drill_aborted(met: OnceoverError | None = None) -> NeedsOperator:
     """Return why it goes no further; ``met``: what a step has met while somebody wanted that."""
     return NeedsOperator(
         "somebody wants the drill to end",

@@ -255,7 +255,8 @@ class MapIndex:
             where=str(self._folder or "a temporary file"),
             expected="a folder that can be written to, with nothing but files in it",
             seen=str(error),
-            resolve="remove what is in the way, make the folder writable, or set another ONCEOVER_HOME",
+            resolve="make room there, remove what is in the way, make the folder writable, or set another "
+            "ONCEOVER_HOME",
         )
 
 

@@ -16,15 +16,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.errors import Retriable, UsageError, unusable_path
+from onceover.errors import FULL_DISK, NeedsOperator, Retriable, unusable_path
 from onceover.exitstatus import killed_by
 from onceover.lead.codes import LeadCode
 from onceover.spark.codes import DIED, SparkCode
 
 # How many of a job's last lines are looked at: Java says where in its code it was, behind the reason.
 KEPT_LINES: Final = 200
-# What a disk without room is called, by Python, by Java and by Spark, which quotes them.
-FULL_DISK: Final = re.compile(r"No space left on device|Disk quota exceeded")
 # All that spark-submit says, with code 1, where the JVM that makes its command line was killed.
 # A JVM that reads options from its environment says so before.
 _NO_LAUNCHER: Final = re.compile(
@@ -84,10 +82,11 @@ class Ended:
         return killed_by(self.returncode)
 
     @property
-    def refusal(self) -> UsageError:
-        """UNWRITABLE as the error that it is."""
+    def refusal(self) -> NeedsOperator:
+        """UNWRITABLE as the error that it is: no bad usage, since the run may have led the flow by then."""
         # Of its number nobody wants to know.
-        return unusable_path(OSError(0, self.refused or "nobody knows why", str(self.folder)))
+        told = unusable_path(OSError(0, self.refused or "nobody knows why", str(self.folder)))
+        return NeedsOperator(told.message, code=told.code, where=told.where, resolve=told.resolve)
 
 
 def judge(

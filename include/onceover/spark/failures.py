@@ -21,9 +21,8 @@ from pyspark.errors import PySparkException
 
 import onceover.errors
 from onceover.codes import GeneralCode
-from onceover.errors import Fatal, OnceoverError, Retriable, UsageError, unexpected
+from onceover.errors import FULL_DISK, Fatal, NeedsOperator, OnceoverError, Retriable, unexpected
 from onceover.spark.codes import SparkCode
-from onceover.spark.ended import FULL_DISK
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +111,7 @@ def error_of(failure: Exception) -> OnceoverError:
         if found:
             return Retriable(message, code=code, seen=_line_around(text, found), resolve=resolve)
     if (found := FULL_DISK.search(text)) is not None:
-        return UsageError(
+        return NeedsOperator(
             "a disk that Spark writes to is full",
             code=GeneralCode.PATH_UNUSABLE,
             seen=_line_around(text, found),

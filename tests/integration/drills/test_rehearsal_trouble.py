@@ -16,10 +16,12 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.drills.abort import Aborted
 from onceover.drills.looks import nextrecords
+from onceover.drills.rehearsing.shadow import ShadowCopy
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.kafka.logs.between import IntervalReader
 from onceover.planning.operation import wait
 from onceover.state import names
+from onceover.state.records.layout import Layout
 from onceover.wiring.failovers import drills, switchovers
 from tests.integration.drills.test_rehearsal import (
     DONE,
@@ -216,6 +218,26 @@ def test_what_could_not_be_compared_is_a_finding(
     assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
     assert evidence_of(told)["verify"]["positions"] == {"exact": 0, "compacted": 0, "expired": 1}
     assert [(each["code"], group in each["text"]) for each in told["findings"]] == [("NOT_COMPARED", True)]
+
+
+def test_what_expires_before_it_is_copied_is_a_finding_and_says_nothing_of_the_flow(
+    replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention overtakes the rehearsal's own position; the flow has copied it all long ago."""
+    topic = copied(replica)
+    commit(replica.source_client, f"{replica.name}-billing", topic, {0: 7})
+    begin = ShadowCopy._copy
+
+    def late(shadow: ShadowCopy, layout: Layout) -> None:
+        delete_before(replica.source_client, topic, 12)
+        begin(shadow, layout)
+
+    monkeypatch.setattr(ShadowCopy, "_copy", late)
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
+    findings = [each for each in told["findings"] if f"{topic}:0" in each["text"]]
+    assert {each["code"] for each in findings} <= {"NOT_COMPARED", "GROUP_NOT_COVERED"}
+    assert any("expired while they were copied" in each["text"] for each in findings)
 
 
 @pytest.mark.soak

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -17,6 +18,7 @@ from onceover.drills.journal import DrillJournal
 from onceover.errors import UsageError
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
+from onceover.planning.operation import wait
 from onceover.state import names
 from tests.support.brokers.guarded import Pair
 from tests.support.drills.orphaned import Orphaned, orphaned
@@ -162,10 +164,12 @@ def test_a_word_is_given_with_the_rights_of_its_rows(copied: Copied, tmp_path: P
     rights = command_rights("drill confirm", replica.name)
     with (
         LiveCluster(ClientConfig("west", target.admin_client)) as cluster,
-        DrillJournal(cluster, replica.name, 1, tmp_path, lambda _: False) as journal,
+        DrillJournal(cluster, replica.name, 1, tmp_path, wait) as journal,
+        ExitStack() as beats,
     ):
         journal.begin("d1", {"mode": "planned"})
         journal.append("d1", chains.STEP, {"step": "fence", "state": "running"})
+        beats.enter_context(journal.heartbeat("d1"))
         for single in _singles(rights):
             side, *right = single
             code, document = copied.run(capsys, "drill confirm", _without(rights, side, tuple(right)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -28,8 +28,10 @@ from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
 from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
+from onceover.stops.record import Stop
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.raw.hostilenames import HOSTILE
@@ -245,3 +247,35 @@ def test_what_the_look_may_not_see_is_a_finding() -> None:
     found["clients"] = {"consumers": [1], "producers": [], "unseen": [unseen]}
     assert steps.look(Deadline(5.0))["consumers"] == 1
     assert ("NOT_READY", "groups of b2 are hidden; bring it back") in steps.findings
+
+
+class Shadow:
+    """A copy of which some partitions were overtaken."""
+
+    def __init__(self, **expired: Stop) -> None:
+        self.expired = {TopicPartition(topic, 0): stop for topic, stop in expired.items()}
+
+
+def test_what_expires_while_it_is_copied_is_a_finding_once() -> None:
+    """Retention, or an application that purges what it has read, is nobody's fault."""
+    steps = RehearsalSteps(cast(Any, None), RehearsalRequest(), "d1", ("a",), (), lambda: None)
+    gone = Stop("SOURCE_TRUNCATED", "the source has deleted 30 offsets", "", "", "", 5)
+    steps._shadow = cast(Any, Shadow(a=gone))
+    steps._name_expired()
+    steps._name_expired()
+    ((code, text),) = steps.findings
+    assert (code, "a:0" in text, "deleted 30 offsets" in text) == ("NOT_COMPARED", True, True)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_rehearsal_of_nothing_of_the_flows_is_no_silent_pass(*, asked: bool) -> None:
+    """Every week it would be evidence of nothing; what somebody has asked for by name fails."""
+    request = RehearsalRequest(topics=lambda _: True) if asked else RehearsalRequest()
+    steps = RehearsalSteps(cast(Any, None), request, "d1", ("a",) if asked else (), (), lambda: None)
+    if asked:
+        with pytest.raises(NeedsOperator) as caught:
+            steps._check_chosen()
+        assert caught.value.code == "TOPIC_LEFT_OUT"
+        return
+    steps._check_chosen()
+    assert [code for code, _ in steps.findings] == ["TOPIC_LEFT_OUT"]

@@ -34,21 +34,23 @@ def test_why_its_copy_stopped_is_said() -> None:
         stop("SOURCE_UNAUTHORIZED", "grant READ"),
     )
     assert "copy.a:0, copy.a:1, copy.a:2 and 1 more: SOURCE_UNAUTHORIZED: not authorized" in error.message
-    assert error.resolve is not None and error.resolve.endswith("grant READ")
+    assert "would stop there, too: grant READ; `onceover status orders-dr`" in str(error.resolve)
     assert (error.expected, error.seen) == ("READ", "none")
     unreadable = copy_stopped("orders-dr", "west", [TopicPartition("copy.a", 0)], None)
     assert unreadable.message.endswith("copy.a:0")
 
 
-def test_its_way_out_names_the_flow_and_not_the_rehearsals_own() -> None:
-    """There is no file of that one: each of its commands would end with exit code 2."""
+def test_its_way_out_is_no_command_for_its_own_position() -> None:
+    """Of the flow it would leave out, or repeat, other records; of the rehearsal's own there is no file."""
     told = stop(StopCode.RECORD_TOO_LARGE, commands.skip_to(SHADOW, at(3), 9, "leaves it out"))
     error = copy_stopped("orders-dr", "west", [COPIES[at(0)]], told)
-    assert SHADOW not in str(error.resolve)
-    assert commands.skip_to("orders-dr", at(3), 9, "leaves it out") in str(error.resolve)
+    assert SHADOW not in str(error.resolve) and "skip-to" not in str(error.resolve)
+    assert "`onceover status orders-dr` names the way out" in str(error.resolve)
 
 
-@pytest.mark.parametrize("code", [StopCode.TARGET_MISSING, StopCode.PROGRESS_FOREIGN])
+@pytest.mark.parametrize(
+    "code", [StopCode.TARGET_MISSING, StopCode.PROGRESS_FOREIGN, StopCode.SOURCE_TRUNCATED]
+)
 def test_a_fault_of_its_own_copy_is_none_of_the_flows(code: StopCode) -> None:
     """Whatever has happened to topics and progress that begin with its prefix."""
     error = copy_stopped("orders-dr", "west", [COPIES[at(0)]], stop(code, commands.reseed(SHADOW, at(0))))

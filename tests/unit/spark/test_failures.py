@@ -49,7 +49,7 @@ def test_a_failure_that_nobody_can_be_asked_about_any_more_is_a_jvm_that_is_gone
 def test_a_disk_that_is_full_is_no_fault_of_ours() -> None:
     """Nobody has to look for a bug, and running it again would not help."""
     found = error_of(PySparkException("Query failed:\njava.io.IOException: No space left on device\n\tat x"))
-    assert isinstance(found, UsageError)
+    assert isinstance(found, NeedsOperator)
     assert (found.code, found.seen) == ("PATH_UNUSABLE", "java.io.IOException: No space left on device")
 
 

@@ -76,10 +76,16 @@ def _same(standing: GroupPosition) -> bool:
 
 def _by_content(standing: GroupPosition) -> Check:
     """Judge without the map, which no longer reaches back so far."""
+    if standing.meets is None and standing.next is None:
+        # As in a partition that was never written to, of which the map has nothing to tell.
+        return _made(standing, "the end of the log, as on the source", ok=True)
     known = standing.meets is not None and standing.next is not None
     if standing.comparable and known and _same(standing):
         return _made(standing, f"the record at {standing.given} on the source", ok=True)
-    detail = f"the offset map does not cover {standing.given}: set the group in place again"
+    detail = (
+        f"the offset map does not cover {standing.given}, where it was moved from; once it has moved on "
+        "there, `onceover groups apply` sets it in place again"
+    )
     return _made(standing, "a covered offset", ok=None, detail=detail)
 
 

@@ -96,3 +96,9 @@ def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{command('status', flow)} says what is stopped, or not taken in, and what to do"
     if Reason.OPEN_TRANSACTION in reasons:
         yield f"wait until it has ended, then {command('audit', flow)}"
+    unshown = [check for check in told["checks"]["listed"] if check["ok"] is None]
+    for check in unshown[:_NAMED]:
+        whose = f"group {check['group']} at " if check["group"] else ""
+        yield f"{whose}{check['source_topic']}:{check['partition']} could not be checked: {check['detail']}"
+    if len(unshown) > _NAMED:
+        yield f"likewise {len(unshown) - _NAMED} more; the report lists them"

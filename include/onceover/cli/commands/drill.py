@@ -12,6 +12,7 @@ from onceover.cli.terminal.output import CommandResult, say
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
+from onceover.planning.commands import command
 from onceover.planning.operation import wait
 from onceover.private import privately
 from onceover.wiring.failovers.drills import (
@@ -32,10 +33,10 @@ def plan(args: argparse.Namespace) -> CommandResult:
     flow = load_flow(args.flow)
     if args.mode == REHEARSAL:
         with opened(flow, partial(rehearsal, options=_rehearsal(args), pause=wait)) as rehearsing:
-            return planned(rehearsing, "`onceover drill run` rehearses it")
+            return planned(rehearsing, f"{_run(args)} rehearses it")
     if args.mode in SWITCHOVERS:
         with opened(flow, partial(switchover, options=_switch(args), pause=wait)) as switching:
-            return planned(switching, f"`onceover drill run --mode {args.mode}` does it")
+            return planned(switching, f"{_run(args)} does it")
     found = dry_run(flow)
     return CommandResult(found.document(), found.describe(), found.exit_code)
 
@@ -85,6 +86,18 @@ def _told(flow: Flow, told: CommandResult) -> CommandResult:
     return CommandResult(
         {**told.document, "report": report}, f"{told.text}\nreport: {report}", told.exit_code
     )
+
+
+def _run(args: argparse.Namespace) -> str:
+    """Return the command that does what was planned: with fewer words it would do something else."""
+    words = ["drill", "run", str(args.flow)]
+    if args.mode in SWITCHOVERS:
+        words += ["--mode", str(args.mode)]
+    for option, given in (("--topics", args.topics), ("--group", args.group)):
+        words += [word for each in given for word in (option, each)]
+    for option, number, usual in (("--sample", args.sample, SAMPLE), ("--canaries", args.canaries, CANARIES)):
+        words += [option, str(number)] if number != usual else []
+    return command(*words)
 
 
 def _check_options(args: argparse.Namespace) -> None:

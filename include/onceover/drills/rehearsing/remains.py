@@ -10,13 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from onceover.audit.model import Side
 from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
-from onceover.errors import NotNow
+from onceover.errors import NotNow, Retriable
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster
 from onceover.state import names
+
+# Topics and groups.
+_Found = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -65,41 +69,59 @@ class Removal:
         Raises:
             Retriable: a cluster is away.
         """
-        canary, prefix = names.canary_topic(self._flow), names.rehearsal_prefix(self._flow)
-        shadow = names.rehearsal_flow(self._flow)
-        group, lag = names.progress_group(shadow), names.lag_group(shadow)
-        here = self._source.retry(lambda: self._source.topics([canary]))
-        there = self._target.retry(self._target.topics)
-        return Remains(
-            tuple(here),
-            tuple(sorted(name for name in there if name.startswith(prefix))),
-            tuple(
-                name for name in self._groups(self._source) if name in (lag, names.canary_group(self._flow))
-            ),
+        here, there = self._on_source(), self._on_target()
+        return Remains(here[0], there[0], here[1], there[1])
+
+    def _on_source(self) -> _Found:
+        canary = names.canary_topic(self._flow)
+        groups = names.lag_group(names.rehearsal_flow(self._flow)), names.canary_group(self._flow)
+        topics = self._source.retry(lambda: self._source.topics([canary]))
+        return tuple(topics), tuple(name for name in self._groups(self._source) if name in groups)
+
+    def _on_target(self) -> _Found:
+        prefix = names.rehearsal_prefix(self._flow)
+        group = names.progress_group(names.rehearsal_flow(self._flow))
+        topics = self._target.retry(self._target.topics)
+        return (
+            tuple(sorted(name for name in topics if name.startswith(prefix))),
             tuple(n for n in self._groups(self._target) if n == group or n.startswith(f"{group}.group.")),
         )
 
     def remove(self, deadline: Deadline, ours: Callable[[], None]) -> Remains:
         """Remove what is there, wait until it is gone, and return what it was.
 
+        A cluster that is away keeps nothing from being taken away on the other one.
+
         Args:
             ours: asked right before anything is removed; raises where it is another drill's by now.
 
         Raises:
-            Retriable: it is not gone in time, or a cluster is away.
+            Retriable: REMAINS, it is not gone in time, or a cluster is away.
             UsageError: not authorized.
             Whatever ``ours`` raises.
         """
-        found = self.find()
-        for cluster, topics, groups in (
-            (self._target, found.target_topics, found.target_groups),
-            (self._source, found.source_topics, found.source_groups),
+        away: Retriable | None = None
+        found: dict[Side, _Found] = {}
+        for side, cluster, look in (
+            (Side.TARGET, self._target, self._on_target),
+            (Side.SOURCE, self._source, self._on_source),
         ):
-            ours()
-            Admin(cluster).delete_topics(topics)
-            for group in groups:
+            try:
+                found[side] = topics, groups = look()
                 ours()
-                GroupAdmin(cluster).delete(group)
+                Admin(cluster).delete_topics(topics)
+                for group in groups:
+                    ours()
+                    GroupAdmin(cluster).delete(group)
+            except Retriable as error:
+                away = away or error
+        if away is not None:
+            raise Retriable(
+                f"not everything that the rehearsal has made could be taken away: {away.message}",
+                code=DrillCode.REMAINS,
+                where=away.where,
+                resolve=f"once both clusters answer, `onceover drill abort {self._flow}` removes the rest",
+            )
         backoff = Backoff(cap_s=0.5)
         while not (left := self.find()).nothing:
             late = NotNow(
@@ -109,7 +131,8 @@ class Removal:
                 resolve=f"`onceover drill abort {self._flow}` removes it",
             )
             backoff.pause(deadline, late)
-        return found
+        here, there = found[Side.SOURCE], found[Side.TARGET]
+        return Remains(here[0], there[0], here[1], there[1])
 
     @staticmethod
     def _groups(cluster: Cluster) -> list[str]:

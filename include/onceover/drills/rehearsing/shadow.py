@@ -28,7 +28,8 @@ from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import DONE, FAILED, Layout
-from onceover.stops.record import readable_stop, stopped_in
+from onceover.stops.codes import StopCode
+from onceover.stops.record import Stop, readable_stop, stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.
 LANES: Final = 1
@@ -68,6 +69,8 @@ class ShadowCopy:
         self._problem: OnceoverError | None = None
         self._until = Until(time.monotonic() + _LONGEST_S)
         self.layout: Layout | None = None
+        # What retention has overtaken: of the rehearsal's own position, by source partition.
+        self.expired: dict[TopicPartition, Stop] = {}
 
     @property
     def refused(self) -> list[Refusal]:
@@ -95,7 +98,7 @@ class ShadowCopy:
     def await_copied(
         self, enrolled: Collection[Enrolment], ends: Mapping[TopicPartition, int], deadline: Deadline
     ) -> None:
-        """Return when everything before ``ends`` is committed on the target.
+        """Return when everything before ``ends`` is committed on the target, or known to be in ``expired``.
 
         Raises:
             NeedsOperator: a partition is stopped.
@@ -106,8 +109,9 @@ class ShadowCopy:
         copies = {tp: each.target_of(tp) for each in enrolled for tp in each.sources()}
         while True:
             self._check()
-            notes = self._checked()
+            notes = self._checked(copies)
             left = left_to_copy(copied_to(self._target, self._flow, enrolled), ends)
+            left = {tp: offsets for tp, offsets in left.items() if tp not in self.expired}
             if not left:
                 return
             late = copy_late(self._target.alias, left, copies, notes)
@@ -153,10 +157,15 @@ class ShadowCopy:
         if self._problem is not None:
             raise self._problem
 
-    def _checked(self) -> Mapping[str, Any]:
-        """Return what its lanes have noted, once none of its partitions is stopped."""
+    def _checked(self, copies: Mapping[TopicPartition, TopicPartition]) -> Mapping[str, Any]:
+        """Return what its lanes have noted, once none of its partitions is stopped that should not be."""
         others = self._target.retry(lambda: read_flow_state(self._target, self._flow)).others
-        if stopped := sorted(stopped_in(others)):
+        found = set(stopped_in(others))
+        for source, target in copies.items():
+            stop = readable_stop(others, target) if target in found else None
+            if stop is not None and stop.code == StopCode.SOURCE_TRUNCATED:
+                self.expired[source] = stop
+        if stopped := sorted(found - {copies[tp] for tp in self.expired if tp in copies}):
             first = readable_stop(others, stopped[0])
             raise copy_stopped(self._rehearsed, self._target.alias, stopped, first)
         return others

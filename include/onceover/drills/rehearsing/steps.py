@@ -145,14 +145,35 @@ class RehearsalSteps:
                 where=self._canary,
                 seen=refused[self._canary].message if self._canary in refused else None,
             )
+        self._check_chosen()
         self._feed(self._half, self.request.canaries)
         everything = self._copied.values()
         self._shadow.await_copied(everything, self._shadow.ends(everything), deadline)
+        self._name_expired()
         return {
             "topics": sorted(self._enrolled),
             "left_out": left_out,
             "partitions": sum(len(each.sources()) for each in everything),
         }
+
+    def _check_chosen(self) -> None:
+        """See that something of the flow's is rehearsed, or say that nothing is.
+
+        Raises:
+            NeedsOperator: TOPIC_LEFT_OUT, somebody has asked for some.
+        """
+        if any(topic in self._enrolled for topic in self.topics):
+            return
+        text = "no topic of the flow was rehearsed, only the canaries' own"
+        if self.topics and self.request.topics is not None:
+            raise NeedsOperator(
+                text,
+                code=DrillCode.TOPIC_LEFT_OUT,
+                expected=f"{len(self.topics)} that were asked for",
+                seen=self.findings[-1][1] if self.findings else None,
+                resolve="choose others with `--topics`",
+            )
+        self.findings.append((DrillCode.TOPIC_LEFT_OUT, text))
 
     def read(self, deadline: Deadline) -> Mapping[str, Any]:
         """Let the canaries' group read a part of them on the source, and commit."""
@@ -177,7 +198,15 @@ class RehearsalSteps:
         shadow = self._running
         ends = shadow.ends(self._copied.values())
         shadow.await_copied(self._copied.values(), ends, deadline)
+        self._name_expired()
         return {"partitions": len(ends)}
+
+    def _name_expired(self) -> None:
+        """Say what could not be copied to the end: nobody's fault, and nothing to do with the flow."""
+        for tp, stop in sorted(self._running.expired.items()):
+            text = f"{tp}: its records expired while they were copied ({stop.message})"
+            if (DrillCode.NOT_COMPARED, text) not in self.findings:
+                self.findings.append((DrillCode.NOT_COMPARED, text))
 
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the canaries' group and the chosen ones in place on the target, under other names."""

@@ -15,16 +15,22 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.progress import named
 from onceover.errors import NeedsOperator, Retriable
 from onceover.model import TopicPartition
+from onceover.planning import commands
 from onceover.state import names
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
 
 _NAMED: Final = 3
-_LOOK_AT_SOURCE: Final = "look at the topic's records on the source"
 _LESS: Final = "give it less to copy: fewer `--topics`, or a smaller `--sample`"
-# What somebody, or a cluster without a leader, has done to what is the rehearsal's alone.
-_OWN_COPY: Final = frozenset(
+# Of the rehearsal's own position, or of what somebody, or a cluster without a leader, has done to its own
+# copy: none of it says anything of the flow's.
+_OWN: Final = frozenset(
     {
+        StopCode.SOURCE_TRUNCATED,
+        StopCode.SOURCE_DIVERGED,
+        StopCode.SOURCE_MISSING,
+        StopCode.SOURCE_RECREATED,
+        StopCode.SOURCE_SHRUNK,
         StopCode.TARGET_MISSING,
         StopCode.TARGET_RECREATED,
         StopCode.TARGET_SHRUNK,
@@ -128,14 +134,16 @@ def copy_stopped(
 
 
 def _way_out(flow: str, stop: Stop | None) -> str:
-    if stop is not None and stop.code in _OWN_COPY:
+    see = commands.command("status", flow)
+    if stop is not None and stop.code in _OWN:
         return (
-            f"run the rehearsal again, it makes its copy anew; who else writes to what begins with "
-            f"{names.rehearsal_prefix(flow)} has to leave it alone"
+            f"run the rehearsal again, it makes its copy anew; {see} says how the flow itself stands there, "
+            f"and nobody else may write to what begins with {names.rehearsal_prefix(flow)}"
         )
-    # Its commands name the rehearsal's flow, which nobody can ask for anything: there is no file of it.
-    resolve = stop.resolve.replace(names.rehearsal_flow(flow), flow) if stop else _LOOK_AT_SOURCE
-    return f"the flow itself would stop there, too: {resolve}"
+    # A command of the stop's names the rehearsal's flow and position: it would be refused, or wrong.
+    parts = [] if stop is None else commands.split_advice(stop.resolve)
+    told = "" if any(part.is_command for part in parts) else "".join(f"{part.text}; " for part in parts)
+    return f"the flow itself would stop there, too: {told}{see} names the way out once it does"
 
 
 def copy_late(

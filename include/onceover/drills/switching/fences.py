@@ -51,6 +51,8 @@ class DrillNotes(Protocol):
 
 
 Mark = tuple[str, str]
+# Of how many topics a person has to start the producers: nothing here can.
+START_AGAIN: Final = "start_again"
 
 
 class Fence(Protocol):
@@ -299,7 +301,7 @@ class PersonFence:
         """Note that the producers may be started again; who has stopped them does it."""
         marks = _standing(notes, self.kind, topics)
         _note(notes, chains.UNFENCED, self.kind, marks)
-        return {"start_again": len(marks)}
+        return {START_AGAIN: len(marks)}
 
     def give_up(self, marks: Collection[Mark]) -> str:
         """Say whose turn it is."""

@@ -22,7 +22,7 @@ from onceover.drills.switching import commits, cutpositions
 from onceover.drills.switching.checks import check_audited, check_denied, check_same, check_scope, check_stops
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD, SwitchSteps
-from onceover.drills.switching.fences import Mark, shut
+from onceover.drills.switching.fences import START_AGAIN, Mark, shut
 from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.watch import BehindCut, Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -68,7 +68,8 @@ class PlannedSteps(SwitchSteps):
                 f"the flow does not run ({found['status']}), and there is something left to copy",
                 code=DrillCode.NOT_READY,
                 seen=f"{_many(found['losses'])} topics with records on the source alone",
-                resolve=f"{commands.replicate(self.parts.flow)}, then run it again",
+                resolve=f"{commands.command('replicate', self.parts.flow, '--until', 'forever')}, which "
+                "goes on beside it, then run it again",
             )
         for part, error in sorted(found["problems"].items(), key=lambda each: severity(each[1]["exit"])):
             kind = Retriable if error["exit"] == TEMPORARY else NeedsOperator
@@ -350,6 +351,9 @@ class PlannedSteps(SwitchSteps):
         if not topics:
             return {"promoted": True}
         self._name_stopped()
+        if waiting := evidence.get(START_AGAIN):
+            text = f"nobody but a person lets the producers of {waiting} topics in again: start them"
+            self.findings.append((DrillCode.STILL_FENCED, text))
         return {"promoted": False, **evidence}
 
     # ---- what they share

@@ -390,7 +390,9 @@ class Switchover:
                 code=DrillCode.NOTHING_CHOSEN,
                 expected=f"one of {', '.join(e.source for e in active[:5]) or 'no topics at all'}",
                 seen=f"{promoted} topics are promoted already" if promoted else None,
-                resolve="correct --topics, or leave it out",
+                resolve="correct --topics, or leave it out"
+                if wanted is not None
+                else f"{commands.command('status', self._parts('plan').flow)} says what became of its topics",
             )
         return found
 

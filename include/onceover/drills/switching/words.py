@@ -13,6 +13,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.course import drill_aborted
 from onceover.drills.journal import DrillJournal
 from onceover.drills.switching.fences import PERSON
 from onceover.errors import NeedsOperator, UsageError
@@ -34,7 +35,7 @@ def give_word(journal: DrillJournal, flow: str, step: str, asked: str, by: str) 
         by: whose word it is.
 
     Raises:
-        UsageError: NOT_CONFIRMED, no drill of the flow is running, or it waits for no such word.
+        UsageError: NOT_CONFIRMED, no drill of the flow is running, or alive, or it waits for no such word.
         Retriable: the target is away.
     """
     chain = journal.read()
@@ -46,6 +47,12 @@ def give_word(journal: DrillJournal, flow: str, step: str, asked: str, by: str) 
             resolve=f"{commands.command('drill', 'status', flow)} shows the last ones",
         )
     check_waits(chain, running.drill, flow, step, asked)
+    if not journal.is_alive(running.drill):
+        raise UsageError(
+            f"drill {running.drill} gives no sign of life: nobody hears that anybody is done with {step}",
+            code=DrillCode.NOT_CONFIRMED,
+            resolve=f"run it again, or {commands.command('drill', 'abort', flow)}; it asks anew",
+        )
     journal.append(running.drill, chains.CONFIRMED, {"step": step, "by": by})
     return {"flow": flow, "drill": running.drill, "step": step, "by": by}
 
@@ -78,7 +85,7 @@ def await_word(
     """Wait until a person says that a step of ``drill`` is done; return who, and when.
 
     Raises:
-        NeedsOperator: NOT_CONFIRMED, nobody does in time, or the drill is asked to end.
+        NeedsOperator: NOT_CONFIRMED, nobody does in time; DRILL_ABORTED, somebody wants the drill to end.
         Retriable: the target is away.
     """
     how = commands.command("drill", "confirm", flow, step)
@@ -94,6 +101,8 @@ def await_word(
         word = chains.confirmed(chain, drill, step)
         if word is not None:
             return {"by": str(word.said.get("by")), "at_ms": word.at_ms}
-        if chains.is_asked_to_end(chain, drill) or deadline.passed:
+        if chains.is_asked_to_end(chain, drill):
+            raise drill_aborted()
+        if deadline.passed:
             raise late
         pause(_LOOK_S)
