@@ -171,10 +171,14 @@ class PartitionFacts:
 
     @property
     def uncopied(self) -> int:
-        """Offsets that the group has read and that are not on the other side yet."""
+        """Offsets that the group has read and that are not on the other side yet.
+
+        Brokers take commits behind a log's end, where nothing is to be copied.
+        """
         if self.committed is None or self.copied is None:
             return 0
-        return max(0, self.committed - self.copied)
+        read = self.committed if self.giving_end is None else min(self.committed, self.giving_end)
+        return max(0, read - self.copied)
 
     @property
     def held(self) -> Remembered | None:

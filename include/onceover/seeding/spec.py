@@ -80,6 +80,8 @@ def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
     Raises:
         UsageError: of another form, a partition named twice, or a number that cannot be one.
     """
+    # Spreadsheets put a mark before the text, which nobody sees in an editor.
+    text = text.removeprefix("\ufeff")
     rows = _json_rows(text, where) if text.lstrip().startswith("[") else _csv_rows(text, where)
     found: dict[TopicPartition, int] = {}
     for place, row in rows:

@@ -49,6 +49,8 @@ def test_both_file_formats_say_the_same() -> None:
     expected = {TopicPartition("a", 0): 5, TopicPartition("b.c", 12): 0}
     assert parse_offsets(json.dumps(rows), "f") == expected
     assert parse_offsets("topic,partition,offset\na,0,5\nb.c,12,0\n", "f") == expected
+    # As a spreadsheet writes it.
+    assert parse_offsets("\ufefftopic,partition,offset\r\na,0,5\r\nb.c,12,0\r\n", "f") == expected
 
 
 @pytest.mark.parametrize(
