@@ -35,7 +35,7 @@ from onceover.config import values
 from onceover.config.faults import message_lines
 from onceover.drills.chain import DrillResult
 from onceover.drills.looks.rpo import Loss, rpo_text
-from onceover.drills.switching.modes import PLANNED
+from onceover.drills.modes import PLANNED
 from onceover.exitstatus import OK, TEMPORARY
 from onceover.groups.standing import describe_standing
 from onceover.operate.states import PartitionState

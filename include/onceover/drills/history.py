@@ -9,9 +9,15 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
+from onceover.drills.codes import DrillCode
+from onceover.drills.modes import PLANNED, UNPLANNED
+from onceover.errors import NeedsOperator
+from onceover.planning import commands
 from onceover.shown import lined
 
 _SHOWN: Final = 10
+# No rehearsal, and no export, takes longer: its copy is given up by then.
+_LONG_S: Final = 3600.0
 # Records that are dated 1970 are as old as that, and more than this nobody has measured.
 _LONGEST_S: Final = 1e11
 
@@ -54,6 +60,36 @@ class DrillHistory:
             "asked_to_end": chains.is_asked_to_end(entries, begun.drill),
         }
 
+    @property
+    def unended(self) -> NeedsOperator | None:
+        """A switchover that has begun and not ended: somebody may have to say a word, or to go on with it.
+
+        None where there is none. A rehearsal counts once it has taken longer than any does.
+        """
+        newest = next(iter(self.drills), None)
+        running = chains.running(self.chain)
+        if newest is None or running is None or running.drill != newest["drill"]:
+            return None
+        ago_s = max(0.0, (self.now_ms - newest["began_ms"]) / 1000)
+        mode, step, switches = newest["mode"], newest["step"], newest["mode"] in (PLANNED, UNPLANNED)
+        if not switches and ago_s < _LONG_S:
+            return None
+        abort = commands.command("drill", "abort", self.flow)
+        way = f"{abort} ends it, and takes back what can be"
+        if switches:
+            word = commands.command("drill", "confirm", self.flow, str(step))
+            again = commands.command("drill", "run", self.flow, "--mode", str(mode))
+            way = (
+                f"where it waits for a person {word} (the DAG confirm_drill) tells it; where its process is "
+                f"gone {again} goes on with it, or {way}"
+            )
+        return NeedsOperator(
+            f"drill {newest['drill']} ({mode}) began {age_text(ago_s)} ago and has not ended; it is at "
+            f"{step}",
+            code=DrillCode.DRILL_RUNS,
+            resolve=way,
+        )
+
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
         running = chains.running(self.chain)
@@ -80,6 +116,8 @@ class DrillHistory:
             measured += [] if lost is None else [f"{lost:,} offsets on the source alone"]
             result += f" ({', '.join(measured)})" if measured else ""
             lines.append(f"  {each['drill']}  {each['mode']}  {result}  begun {ago} ago")
+        if (unended := self.unended) is not None:
+            lines.append(f"  {unended.message}; {unended.resolve}")
         return lined(lines)
 
 

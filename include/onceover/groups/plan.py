@@ -14,6 +14,7 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import PASSING, Allowed, Decision, Direction, GroupAction, PartitionFacts, decide
 from onceover.kafka.codes import KafkaCode
+from onceover.planning import commands
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.plan import Change, Refusal, exit_of
 from onceover.shown import lined
@@ -94,6 +95,12 @@ class Row:
     def is_risky(self) -> bool:
         """True when a person should look first: it goes back, skips, or loses what it had."""
         return self.decision.kind is GroupAction.REWIND or self.decision.risk in ("skip", "destructive")
+
+    @property
+    def goes_unasked(self) -> bool:
+        """True when a switchover does it although it is risky: an old commit of the group's own clients is
+        replaced, looked at twice."""
+        return self.decision.watch
 
     @property
     def object(self) -> str:
@@ -218,7 +225,7 @@ class GroupPlan(ApprovablePlan):
         Args:
             approves: asked about each risky row; what it does not approve is refused, too.
         """
-        unapproved = [_approved(row, approves).refusal for row in self.risky if not approves(row)]
+        unapproved = [_approved(row, approves, self.flow).refusal for row in self.risky if not approves(row)]
         nowhere = {row.object for row in self.rows if not _stands(row.facts)}
         # Of a group that could not be read nobody knows that; nor of what is no offset.
         gone = {g.name for g in self.view.groups if g.error is None and not any(map(_stands, g.partitions))}
@@ -281,7 +288,7 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
     for group in view.groups:
         blocked = _blocked(group, view)
         decided = ((f, decide(f, allowed, view.now_ms)) for f in group.partitions)
-        mine = [_approved(Row(group.name, f, d), approves) for f, d in decided if d is not None]
+        mine = [_approved(Row(group.name, f, d), approves, view.flow) for f, d in decided if d is not None]
         if blocked is not None:
             if group.error is not None or mine or group.type in _NOT_MOVED:
                 refused.append(blocked)
@@ -328,14 +335,15 @@ def summary(changes: Iterable[Change], refused: Iterable[Refusal]) -> str:
     return ", ".join(f"{what}: {count}" for what, count in counts.items()) or "nothing to do"
 
 
-def _approved(row: Row, approves: Approves | None) -> Row:
+def _approved(row: Row, approves: Approves | None, flow: str) -> Row:
     if approves is None or not row.is_risky or approves(row):
         return row
     decision = Decision(
         GroupAction.LEFT,
         f"nobody has approved this: {row.decision.kind} to {row.decision.to}, {row.decision.reason}",
         code=GroupCode.NOT_APPROVED,
-        resolve="`onceover groups apply`, or approve it in the DAG sync_group_offsets",
+        resolve=f"{commands.command('groups', 'apply', flow)} shows it and asks, or approve it in the DAG "
+        "sync_group_offsets",
         blocks=True,
     )
     return replace(row, decision=decision)

@@ -119,17 +119,19 @@ def _data_docs(audit: Mapping[str, Any] | None) -> str | None:
 def with_drills(entry: Mapping[str, Any], flow: Flow, patience_s: float) -> dict[str, Any]:
     """Return an entry with the flow's drills; a journal that is not in order waits for somebody."""
     try:
-        told = drill_history(flow, wait, Patience(patience_s)).document()
+        history = drill_history(flow, wait, Patience(patience_s))
     except OnceoverError as error:
         unknown = {**entry, "drills": {"drills": [], **_expected(flow)}, "drills_error": str(error)}
         return with_need(unknown, error) if isinstance(error, NeedsOperator) else unknown
+    told = history.document()
     reports = {
         each["drill"]: str(page)
         for each in told["drills"][:_DRILLS]
         if (page := report_page(flow, each["drill"])).is_file() and page.is_relative_to(drills_dir(flow))
     }
     shown = {**told, "drills": told["drills"][:_DRILLS], "reports": reports, **_expected(flow)}
-    return {**entry, "drills": shown}
+    with_them = {**entry, "drills": shown}
+    return with_them if history.unended is None else with_need(with_them, history.unended)
 
 
 def _expected(flow: Flow) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from onceover.shown import lined
 from onceover_airflow.access.flowcontext import log_text
 from onceover_airflow.approvals.approval import MAX_LISTED, PlanApprovalOperator, Question, approved
 from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.tasks.ending import ends_as_a_command
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -130,7 +131,7 @@ class OperationTasks(ABC, Generic[P]):
             log_text(log, planned.describe())
             self.check(planned)
 
-        with self.opened(name, context) as operation:
+        with self.opened(name, context) as operation, ends_as_a_command(f"{self.field} {name}"):
             outcome = operation.apply(Caller(announce, log.info), approval)
         log_text(log, outcome.describe())
         return self.finish(name, context, outcome)

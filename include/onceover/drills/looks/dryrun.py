@@ -15,7 +15,8 @@ from onceover.advice import advised
 from onceover.ages import age_text
 from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
-from onceover.exitstatus import worst
+from onceover.exitstatus import PERSON, worst
+from onceover.groups.codes import GroupCode
 from onceover.groups.plan import GroupPlan
 from onceover.operate.statusfacts import exit_of_error
 from onceover.planning.plan import Refusal
@@ -103,6 +104,10 @@ class DryRun:
         plans = [plan for plan in (self.drift, self.groups) if plan is not None]
         for plan in plans:
             needs += [_need(refusal, plan.exit_code) for refusal in plan.refused if refusal.blocks]
+        if self.groups is not None:
+            # A switchover asks nobody about groups, and leaves none alone: somebody has to say so before.
+            left = self.groups.misplaced(lambda row: row.goes_unasked)
+            needs += [_need(refusal, PERSON) for refusal in left if refusal.code == GroupCode.NOT_APPROVED]
         if self.drift is not None:
             needs += [_need(refusal, self.drift.exit_code) for refusal in self.drift.unfollowed]
         told: dict[tuple[str, str], dict[str, Any]] = {}

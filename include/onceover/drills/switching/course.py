@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from onceover.drills.course import DrillStep, PlannedStep
+from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.drills.switching.common import SwitchSteps
-from onceover.drills.switching.modes import PLANNED, UNPLANNED
 
 LOOK: Final = "look"
 PROMOTE: Final = "promote"
@@ -29,6 +29,7 @@ _GIVEN: Final = (
         "kafka-console-producer.sh, kafka-console-consumer.sh",
     ),
 )
+_BACK: Final = "onceover seed apply FLOW-THE-OTHER-WAY --from promoted:{flow}"
 _COURSE: Final = (
     PlannedStep(LOOK, "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
     PlannedStep("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
@@ -45,7 +46,7 @@ _COURSE: Final = (
     PlannedStep("compare", "compare the tail, and every group's next record", 180, "onceover audit {flow}"),
     PlannedStep("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
     *_GIVEN,
-    PlannedStep(REVERSE, "let the flow the other way go on from there", 60, "onceover seed apply"),
+    PlannedStep(REVERSE, "let the flow the other way go on from there", 60, _BACK),
     # Run whatever happens to the others.
     PlannedStep("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
 )
@@ -59,7 +60,7 @@ _UNPLANNED: Final = (
         "kafka-transactions.sh find-hanging, abort",
     ),
     PlannedStep(
-        "place", "put the groups in place once more, where that is known", 30, "onceover groups apply"
+        "place", "put the groups in place once more, where that is known", 30, "onceover groups apply {flow}"
     ),
     *_GIVEN,
     PlannedStep("undo", "let go of the flow, unless promoted", 60, "onceover replicate {flow}"),

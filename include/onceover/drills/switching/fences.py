@@ -17,7 +17,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.switching.modes import PLANNED, UNPLANNED
+from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
 from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess

@@ -17,7 +17,7 @@ from onceover.drills.switching.common import shown_already
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.groups.codes import GroupCode
-from onceover.groups.plan import GroupPlan, Row
+from onceover.groups.plan import GroupPlan
 from onceover.planning import commands
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
@@ -55,7 +55,7 @@ class Placing:
             with self.groups() as sync:
                 planned = sync.plan()
                 sync.release(planned)
-            left = planned.misplaced(_approved)
+            left = planned.misplaced(lambda row: row.goes_unasked)
             if not left:
                 return planned
             backoff.pause(deadline, self._passing(DrillCode.NOT_READY, left))
@@ -80,7 +80,7 @@ class Placing:
                 row.object, GroupCode.COMMITS_MOVE, _MOVES.format(seen[row.object], row.facts.current), _STOP
             )
             for row in self.check(deadline).rows
-            if _approved(row) and seen.get(row.object, row.facts.current) != row.facts.current
+            if row.goes_unasked and seen.get(row.object, row.facts.current) != row.facts.current
         ]
         if moving:
             raise self._left(NeedsOperator, DrillCode.NOT_READY, moving)
@@ -111,7 +111,7 @@ class Placing:
         """Plan, and write what of it is approved."""
         with self.groups() as sync:
             planned = sync.plan()
-            taken = Approval.of(row.item for row in planned.rows if _approved(row))
+            taken = Approval.of(row.item for row in planned.rows if row.goes_unasked)
             return planned, sync.apply(Caller(shown_already, pause=self.pause), taken)
 
     def _passing(self, code: DrillCode, left: Sequence[Refusal]) -> Retriable:
@@ -134,8 +134,3 @@ class Placing:
             seen=", ".join(sorted({refusal.code for refusal in left})),
             resolve=f"{plan} has what it asks for: {left[0].resolve}; then run it again",
         )
-
-
-def _approved(row: Row) -> bool:
-    """Tell what is done of the risky: old commits of groups' own clients are replaced, looked at twice."""
-    return row.decision.watch

@@ -14,12 +14,12 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.rpo import Loss, Objectives
+from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.drills.outcome import DrillOutcome
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
 from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, VERIFY, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
-from onceover.drills.switching.modes import PLANNED, UNPLANNED
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of, gone_on
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.standing import SourceStanding

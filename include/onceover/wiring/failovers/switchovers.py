@@ -20,6 +20,7 @@ from onceover.config.patterns import matcher
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import look
+from onceover.drills.modes import PLANNED, check_mode
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts
 from onceover.drills.switching.failback import FlowBetween, check_leads_back
@@ -30,7 +31,6 @@ from onceover.drills.switching.fences import (
     left_behind,
 )
 from onceover.drills.switching.lettingin import denied
-from onceover.drills.switching.modes import PLANNED, check_mode
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,

@@ -9,8 +9,8 @@ import pytest
 from onceover.drills.chain import BEGUN, ENDED
 from onceover.drills.history import DrillHistory
 from onceover.drills.looks.rpo import Loss, Objectives, rpo_text
+from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.drills.running import _findings
-from onceover.drills.switching.modes import PLANNED, UNPLANNED
 from tests.unit.drills.test_rehearsal import outcome as rehearsed
 from tests.unit.drills.test_switching import outcome as switched
 from tests.unit.drills.test_switching import written

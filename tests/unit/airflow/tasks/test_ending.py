@@ -1,0 +1,56 @@
+"""A task that is told to end takes back what it was at, as a command does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.tasks.ending import ends_as_a_command
+
+
+def at_work(undone: list[str]) -> None:
+    with ends_as_a_command("flow orders"):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            undone.append("went on")
+        finally:
+            undone.append("taken back")
+
+
+def test_sigterm_interrupts_what_is_done_and_what_takes_it_back_is_run() -> None:
+    """Airflow asks once and kills ten seconds later: without it the work would go on until then."""
+    undone: list[str] = []
+
+    def handler(_number: int, _frame: object) -> None:
+        undone.append("asked")
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        with pytest.raises(JobInterrupted, match="flow orders: the task was told to end"):
+            at_work(undone)
+        assert undone == ["taken back"]
+        # Afterwards it is Airflow's again.
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert undone == ["taken back", "asked"]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_process_that_was_forked_meanwhile_has_nothing_to_take_back() -> None:
+    """It would run the parent's own undoing."""
+    script = (
+        "import os, signal, sys\n"
+        "from onceover_airflow.tasks.ending import ends_as_a_command\n"
+        "with ends_as_a_command('x'):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        os._exit(7)\n"
+        "    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 7
