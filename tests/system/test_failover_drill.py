@@ -8,6 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.drills import chain as chains
+from onceover.drills.chain import DrillResult
+from onceover.planning.operation import wait
+from onceover.wiring.failovers.drills import drill_history, drill_journal
+from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.brokers.clusters import SharedCluster
@@ -46,14 +51,19 @@ def copied(
     delete_topics(target_cluster.client, [each for each in there if FLOW in each])
 
 
-def confirm(run: AskingRun, step: str) -> None:
-    """Say that a step was done by hand, as soon as a drill waits for it, which its log says."""
+def await_asked(run: AskingRun, step: str) -> None:
+    """Return once a drill waits for a person, which its log says."""
     asked = f"waiting for a person: `onceover drill confirm {FLOW} {step}`"
 
     def waits() -> bool:
         return run.states["run_drill"] == "running" and asked in run.log("run_drill")
 
     wait_until(waits, TIMEOUT_S, f"the drill waits for {step}", poll_s=0.5)
+
+
+def confirm(run: AskingRun, step: str) -> None:
+    """Say that a step was done by hand, as soon as a drill waits for it."""
+    await_asked(run, step)
     run_id = run.airflow.trigger(CONFIRM, {"flow": FLOW, "step": step})
     state = run.airflow.wait_run(CONFIRM, run_id, timeout_s=TIMEOUT_S)
     assert state == "success", failed_logs(run.airflow, CONFIRM, run_id)
@@ -80,3 +90,26 @@ def test_a_person_approves_fences_and_moves_the_clients(
     assert told["verdict"] == "PASS"
     assert offset_of(target_cluster.client, GROUP, TOPIC) == 5
     assert PLANTED not in run.log(*TASKS) + question["body"]
+
+
+def test_one_that_somebody_ends_in_airflow_lets_the_writers_in_again(
+    airflow: AirflowStandalone, person: Person, connection: None, copied: InlineFlow
+) -> None:
+    """Airflow asks the task to end and kills it soon after: nobody else knows by then that writers are kept off."""
+    run = AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": FLOW, "mode": "planned"})
+    assert run.question() is not None
+    run.respond("Approve")
+    await_asked(run, "fence")
+    task = f"/api/v2/dags/{DAG}/dagRuns/{run.run_id}/taskInstances/run_drill"
+    airflow.call("PATCH", task, {"new_state": "failed"})
+
+    def ended() -> bool:
+        newest = drill_history(copied.watch.flow, wait).document()["drills"][0]
+        return bool(newest["result"] == DrillResult.INTERRUPTED)
+
+    wait_until(ended, TIMEOUT_S, "the drill has ended, and says so", poll_s=0.5)
+    with (
+        open_clusters(copied.watch.flow)[1] as target,
+        drill_journal(copied.watch.flow, target, wait) as journal,
+    ):
+        assert chains.fenced_topics(journal.read()) == set()

@@ -14,7 +14,6 @@ from tests.support.drills.rehearsing import things
 from tests.support.flows.flows import InlineFlow, write_flow
 from tests.support.flows.groups import commit_all
 from tests.support.flows.replica import delete_topics
-from tests.support.session.wait import wait_until
 from tests.system.conftest import PLANTED, Side
 from tests.system.person import Person
 from tests.system.test_audit import page
@@ -78,23 +77,3 @@ def test_a_flow_that_never_ran_is_told_in_words(
     run_id = person.form(DAG).fill(flow="sys-progress").send()
     assert airflow.wait_run(DAG, run_id, timeout_s=RUN_TIMEOUT_S) == "failed"
     assert "was never started" in airflow.task_logs(DAG, run_id, "plan_rehearsal")
-
-
-def test_one_that_somebody_ends_in_airflow_takes_everything_away(
-    airflow: AirflowStandalone,
-    connection: None,
-    copied: None,
-    secured_cluster: KafkaCluster,
-    target_cluster: SharedCluster,
-) -> None:
-    """Airflow asks its task to end and kills it ten seconds later: what it was at is not gone on with."""
-    clients = secured_cluster.client, target_cluster.client
-    before = [things(client, FLOW) for client in clients]
-    run_id = airflow.trigger(DAG, {"flow": FLOW, "canaries": 5000})
-    wait_until(lambda: things(clients[1], FLOW) != before[1], RUN_TIMEOUT_S, "its topics are on the target")
-    task = f"/api/v2/dags/{DAG}/dagRuns/{run_id}/taskInstances/rehearse"
-    airflow.call("PATCH", task, {"new_state": "failed"})
-    wait_until(
-        lambda: [things(client, FLOW) for client in clients] == before, 60.0, "everything is taken away"
-    )
-    assert airflow.wait_run(DAG, run_id, timeout_s=RUN_TIMEOUT_S) == "failed"
