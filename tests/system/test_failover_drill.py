@@ -95,7 +95,7 @@ def test_a_person_approves_fences_and_moves_the_clients(
 def test_one_that_somebody_ends_in_airflow_lets_the_writers_in_again(
     airflow: AirflowStandalone, person: Person, connection: None, copied: InlineFlow
 ) -> None:
-    """Airflow asks the task to end and kills it soon after: nobody else knows by then that writers are kept off."""
+    """Airflow asks its task to end, and kills it soon after: writers would be kept off, and nobody told."""
     run = AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": FLOW, "mode": "planned"})
     assert run.question() is not None
     run.respond("Approve")
