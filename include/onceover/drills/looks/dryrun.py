@@ -18,6 +18,7 @@ from onceover.errors import OnceoverError
 from onceover.exitstatus import PERSON, worst
 from onceover.groups.codes import GroupCode
 from onceover.groups.plan import GroupPlan
+from onceover.operate.states import CopyState
 from onceover.operate.statusfacts import exit_of_error
 from onceover.planning.plan import Refusal
 from onceover.shown import lined
@@ -160,6 +161,8 @@ class DryRun:
             lines += [f"who uses {self.clients.alias}:", *self.clients.describe()]
         lines += [f"not looked at: {part}: {error}" for part, error in self.problems.items()]
         lines += [f"first: {advised(need)}" for need in self.needs]
+        if self.status is not None and self.status["state"] == CopyState.PROMOTED:
+            lines.append("nothing is left to fail over: a switchover has given every copy to clients")
         lines.append("ready" if self.exit_code == 0 else "not ready; nothing was changed")
         return lined(lines)
 

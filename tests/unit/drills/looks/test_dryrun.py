@@ -134,6 +134,13 @@ def test_acls_that_are_not_followed_are_said_and_hold_no_switchover_up() -> None
     assert "first: orders: a DENY limits it; resolve that DENY" in found.describe()
 
 
+def test_what_was_switched_over_is_not_ready_to_be_once_more() -> None:
+    """Nothing waits for anybody, and nothing is left to do."""
+    told = DryRun(flow="f", checked_at_ms=0, status={**CLEAN, "state": "promoted"}).describe()
+    assert "nothing is left to fail over" in told
+    assert "nothing is left" not in DryRun(flow="f", checked_at_ms=0, status=CLEAN).describe()
+
+
 def test_who_uses_the_source_is_named_with_host_and_transaction() -> None:
     """A person has to find them."""
     seen = ClientsSeen(
