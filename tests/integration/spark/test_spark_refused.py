@@ -15,7 +15,7 @@ import pytest
 from onceover.cli.sparkjob import job_result, running_job
 from onceover.cli.terminal.output import Interrupted
 from onceover.config.flow.load import load_flow
-from onceover.errors import Fatal, OnceoverError, Retriable, UsageError
+from onceover.errors import Fatal, NeedsOperator, OnceoverError, Retriable
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
 from onceover.spark.launch import runfiles
@@ -158,7 +158,7 @@ def test_a_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(runfiles, "NamedTemporaryFile", full)
     with (
-        pytest.raises(UsageError, match="No space left on device") as caught,
+        pytest.raises(NeedsOperator, match="No space left on device") as caught,
         running_job(job, "job") as child,
     ):
         child.wait(10.0)
@@ -171,7 +171,7 @@ def test_a_disk_that_was_full_is_named_by_what_was_printed(tmp_path: Path) -> No
     job = scripted(
         tmp_path, "echo 'the report cannot be written: [Errno 28] No space left on device'; exit 1"
     )
-    with pytest.raises(UsageError) as caught, running_job(job, "job") as child:
+    with pytest.raises(NeedsOperator) as caught, running_job(job, "job") as child:
         child.wait(10.0)
     assert caught.value.code == "PATH_UNUSABLE"
 
