@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeGuard
 
 from onceover import exitstatus
 from onceover.codes import GeneralCode
@@ -165,13 +165,28 @@ def unexpected(error: BaseException, *, resolve: str = "see the traceback in the
     )
 
 
-def unusable_path(error: OSError) -> UsageError:
-    """Return what the operating system refused about a file or directory as an error of ours."""
-    room = FULL_DISK.search(error.strerror or "") is not None
-    return UsageError(
-        f"{error.filename} cannot be used: {error.strerror}",
+def is_of_a_path(error: BaseException) -> TypeGuard[OSError]:
+    """Tell whether ``unusable_path`` has something to say of an error: it names a file, or a disk is full."""
+    return isinstance(error, OSError) and (error.filename is not None or _is_full(error))
+
+
+def _is_full(error: OSError) -> bool:
+    return FULL_DISK.search(error.strerror or "") is not None
+
+
+def unusable_path(error: OSError) -> UsageError | NeedsOperator:
+    """Return what the operating system refused about a file or directory as an error of ours.
+
+    A disk that is full is no bad usage: it may have become so in the middle of what was done.
+    """
+    # Who writes to a file that is open is not told which.
+    where = error.filename or "a file below ONCEOVER_HOME, or a temporary one,"
+    room = _is_full(error)
+    kind = NeedsOperator if room else UsageError
+    return kind(
+        f"{where} cannot be used: {error.strerror}",
         code=GeneralCode.PATH_UNUSABLE,
-        where=str(error.filename),
+        where=str(where),
         resolve=f"{'make room' if room else 'let this user read and write it'}, or name another one; what "
         "Onceover itself keeps is below ONCEOVER_HOME",
     )

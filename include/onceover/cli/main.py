@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.parser import COMMANDS, Answered, Work
@@ -18,15 +17,13 @@ from onceover.cli.terminal.colours import painted
 from onceover.cli.terminal.output import CommandResult, envelope, interrupted
 from onceover.cli.terminal.typed import as_typed
 from onceover.config.faults import message_lines
-from onceover.errors import Fatal, OnceoverError, unexpected, unusable_path
+from onceover.errors import Fatal, OnceoverError, is_of_a_path, unexpected, unusable_path
 from onceover.exitstatus import UNREAD
 from onceover.logs import configure, is_verbose
 from onceover.private import privately
 from onceover.shown import lined, screen
 
 log = logging.getLogger(__name__)
-
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Unread(OnceoverError):
@@ -74,10 +71,8 @@ def _ours(error: BaseException) -> OnceoverError:
         return interrupted()
     if isinstance(error, BrokenPipeError):
         return _Unread("stdout was closed before the command was done", code=CommandCode.UNREAD)
-    if isinstance(error, OSError) and (error.filename is not None or error.errno in _NO_ROOM):
-        # Who writes to a file that is open is not told which.
-        where = error.filename or "a file below ONCEOVER_HOME, or a temporary one,"
-        return unusable_path(OSError(error.errno, error.strerror, where))
+    if is_of_a_path(error):
+        return unusable_path(error)
     return unexpected(error, resolve="run it again with ONCEOVER_LOG=DEBUG for the traceback")
 
 

@@ -18,7 +18,15 @@ from typing import Any, Final, NamedTuple
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills.codes import DrillCode
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, unexpected, unusable_path
+from onceover.errors import (
+    Fenced,
+    NeedsOperator,
+    OnceoverError,
+    Retriable,
+    is_of_a_path,
+    unexpected,
+    unusable_path,
+)
 
 # Of those who press Ctrl-C again because the last step takes its time; `kill -9` is for the others.
 _INTERRUPTS: Final = 5
@@ -240,7 +248,7 @@ def _problem(watch: CourseWatch, results: Sequence[StepResult], result: StepResu
     except OnceoverError as error:
         return error
     except Exception as error:  # noqa: BLE001 - a full disk, say: it keeps nothing from being taken away
-        if isinstance(error, OSError) and error.filename is not None:
+        if is_of_a_path(error):
             return unusable_path(error)
         return unexpected(error)
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +17,13 @@ from onceover.planning import commands
 from onceover.shown import lined
 
 _SHOWN: Final = 10
-# No rehearsal, and no export, takes longer: its copy is given up by then.
-_LONG_S: Final = 3600.0
+# What a person may have been asked to do.
+_BY_PERSONS: Final = ("fence", "redirect")
+# The step that nothing leads back behind.
+_RETURN: Final = "promote"
+# For how long one may be at a step before somebody should look. A rehearsal is over by then, whatever
+# happens; an export takes what it takes.
+_PATIENCE_S: Final = {PLANNED: 120.0, UNPLANNED: 120.0, "rehearsal": 3600.0}
 # Records that are dated 1970 are as old as that, and more than this nobody has measured.
 _LONGEST_S: Final = 1e11
 
@@ -64,30 +70,28 @@ class DrillHistory:
     def unended(self) -> NeedsOperator | None:
         """A switchover that has begun and not ended: somebody may have to say a word, or to go on with it.
 
-        None where there is none. A rehearsal counts once it has taken longer than any does.
+        None where there is none, or it gets on.
         """
         newest = next(iter(self.drills), None)
         running = chains.running(self.chain)
         if newest is None or running is None or running.drill != newest["drill"]:
             return None
-        ago_s = max(0.0, (self.now_ms - newest["began_ms"]) / 1000)
-        mode, step, switches = newest["mode"], newest["step"], newest["mode"] in (PLANNED, UNPLANNED)
-        if not switches and ago_s < _LONG_S:
+        steps = [e for e in chains.of_drill(self.chain, running.drill) if e.what == chains.STEP]
+        step = str(steps[-1].said.get("step")) if steps else "its beginning"
+        waits = newest["mode"] in (PLANNED, UNPLANNED) and step in _BY_PERSONS
+        still_s = (self.now_ms - (steps[-1].at_ms if steps else newest["began_ms"])) / 1000
+        if not waits and still_s < _PATIENCE_S.get(newest["mode"], math.inf):
             return None
-        abort = commands.command("drill", "abort", self.flow)
-        way = f"{abort} ends it, and takes back what can be"
-        if switches:
-            word = commands.command("drill", "confirm", self.flow, str(step))
-            again = commands.command("drill", "run", self.flow, "--mode", str(mode))
-            way = (
-                f"where it waits for a person {word} (the DAG confirm_drill) tells it; where its process is "
-                f"gone {again} goes on with it, or {way}"
-            )
+        word = commands.command("drill", "confirm", self.flow, step)
+        tells = f"if it waits for a person, {word} (the DAG confirm_drill) tells it; " if waits else ""
+        ends = f", or {commands.command('drill', 'abort', self.flow)} takes back what it has done"
+        promoted = any((e.said.get("step"), e.said.get("state")) == (_RETURN, "done") for e in steps)
         return NeedsOperator(
-            f"drill {newest['drill']} ({mode}) began {age_text(ago_s)} ago and has not ended; it is at "
-            f"{step}",
+            f"drill {newest['drill']} ({newest['mode']}) has not ended; it has been at {step} for "
+            f"{age_text(max(0.0, still_s))}",
             code=DrillCode.DRILL_RUNS,
-            resolve=way,
+            resolve=f"{tells}if its process is gone, run it again as it was started"
+            f"{'' if promoted else ends}",
         )
 
     def document(self) -> dict[str, Any]:

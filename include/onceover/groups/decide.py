@@ -171,14 +171,10 @@ class PartitionFacts:
 
     @property
     def uncopied(self) -> int:
-        """Offsets that the group has read and that are not on the other side yet.
-
-        Brokers take commits behind a log's end, where nothing is to be copied.
-        """
+        """Offsets that the group has read and that are not on the other side yet."""
         if self.committed is None or self.copied is None:
             return 0
-        read = self.committed if self.giving_end is None else min(self.committed, self.giving_end)
-        return max(0, read - self.copied)
+        return max(0, self.committed - self.copied)
 
     @property
     def held(self) -> Remembered | None:
@@ -304,8 +300,7 @@ def remembered(facts: PartitionFacts, decision: Decision, now_ms: int) -> Rememb
         given = max(given, facts.held.given)
     # Which direction was the last one is told by these times: whoever comes after one whose clock is ahead is
     # the later one all the same.
-    before_ms = [one.at_ms for one in (facts.last, facts.opposite) if one is not None]
-    at_ms = max(now_ms, *(told_ms + 1 for told_ms in before_ms)) if before_ms else now_ms
+    at_ms = now_ms if facts.opposite is None else max(now_ms, facts.opposite.at_ms + 1)
     return Remembered(given, known, at_ms, _stands(facts, decision.to))
 
 

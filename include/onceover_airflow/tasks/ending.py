@@ -38,8 +38,9 @@ def ends_as_a_command(what: str) -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
     except KeyboardInterrupt:
         raise JobInterrupted(f"{what}: the task was told to end while it was at work") from None
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -14,28 +14,46 @@ HOUR_MS = 3_600_000
 AT: Any = ("d1", chains.STEP, {"step": "redirect", "state": "running"})
 
 
-def history(mode: str, *more: Any, after_ms: int = 1000) -> DrillHistory:
-    chain = written(("d1", chains.BEGUN, {"mode": mode}), AT, *more)
-    return DrillHistory("orders-dr", chain, chain[0].at_ms + after_ms)
+def history(mode: str, *more: Any, at: Any = AT, after_ms: int = 1000) -> DrillHistory:
+    chain = written(("d1", chains.BEGUN, {"mode": mode}), *([at] if at else []), *more)
+    return DrillHistory("orders-dr", chain, chain[-1].at_ms + after_ms)
 
 
+def at(step: str, state: str = "running") -> Any:
+    return ("d1", chains.STEP, {"step": step, "state": state})
+
+
+@pytest.mark.parametrize("step", ["fence", "redirect"])
 @pytest.mark.parametrize("mode", ["planned", "unplanned"])
-def test_a_switchover_that_has_not_ended_is_told_with_its_step_and_what_to_do(mode: str) -> None:
-    """It may wait for a person; or its process was killed, with writers kept off, or clients nowhere."""
-    told = history(mode)
+def test_a_switchover_that_may_wait_for_a_person_is_told_with_its_step(mode: str, step: str) -> None:
+    """Or its process was killed, with writers kept off, or clients nowhere."""
+    told = history(mode, at=at(step))
     assert told.unended is not None
-    assert "it is at redirect" in told.unended.message
-    for command in ("drill confirm orders-dr redirect", f"drill run orders-dr --mode {mode}", "drill abort"):
-        assert command in str(told.unended.resolve)
+    assert f"it has been at {step} for" in told.unended.message
+    assert f"onceover drill confirm orders-dr {step}`" in str(told.unended.resolve)
     assert told.unended.message in told.describe()
 
 
-@pytest.mark.parametrize("mode", ["rehearsal", "orphans"])
-def test_what_keeps_nobody_waiting_is_told_once_it_takes_too_long(mode: str) -> None:
-    """It goes on beside everything else, and leaves only topics of its own."""
+@pytest.mark.parametrize("began", [None, at("audit")])
+def test_one_that_gets_on_needs_nobody_and_one_that_does_not_is_told(began: Any) -> None:
+    """Nobody can confirm what nobody is asked."""
+    assert history("planned", at=began).unended is None
+    late = history("planned", at=began, after_ms=HOUR_MS).unended
+    assert late is not None and "drill confirm" not in str(late.resolve)
+    assert "`onceover drill abort orders-dr`" in str(late.resolve)
+
+
+def test_behind_the_point_of_no_return_nothing_is_taken_back() -> None:
+    told = history("planned", at("redirect"), at=at("promote", "done")).unended
+    assert told is not None and "abort" not in str(told.resolve)
+    assert "run it again as it was started" in str(told.resolve)
+
+
+@pytest.mark.parametrize(("mode", "is_told"), [("rehearsal", True), ("orphans", False)])
+def test_what_keeps_nobody_waiting_is_told_once_it_takes_too_long(mode: str, *, is_told: bool) -> None:
+    """A rehearsal is over by then, whatever happens; an export takes what it takes."""
     assert history(mode).unended is None
-    told = history(mode, after_ms=2 * HOUR_MS).unended
-    assert told is not None and "drill confirm" not in str(told.resolve)
+    assert (history(mode, after_ms=2 * HOUR_MS).unended is not None) == is_told
 
 
 def test_what_has_ended_waits_for_nobody() -> None:

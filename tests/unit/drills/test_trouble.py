@@ -48,6 +48,16 @@ def test_its_way_out_is_no_command_for_its_own_position() -> None:
     assert "`onceover status orders-dr` names the way out" in str(error.resolve)
 
 
+@pytest.mark.parametrize("between", ["; then ", ", then ", " or ", ""])
+def test_what_is_to_be_done_before_its_command_holds_for_the_flow_too(between: str) -> None:
+    """A right that is missing is named; the command behind it is not."""
+    resume = commands.resume(SHADOW, at(0))
+    told = stop(StopCode.SOURCE_UNAUTHORIZED, f"grant READ on orders{between}{resume}")
+    resolve = str(copy_stopped("orders-dr", "west", [COPIES[at(0)]], told).resolve)
+    assert "too: grant READ on orders; `onceover status orders-dr`" in resolve
+    assert "resume" not in resolve
+
+
 @pytest.mark.parametrize(
     "code", [StopCode.TARGET_MISSING, StopCode.PROGRESS_FOREIGN, StopCode.SOURCE_TRUNCATED]
 )

@@ -40,7 +40,7 @@ def test_records_are_counted_and_markers_are_not() -> None:
     log.append([RECORD] * 3)
     other.decide(7, commit=False)
     behind = written_behind(east, [enrolment()], {}, Deadline(5.0))
-    assert (behind.written, behind.unknown) == ({P0: 3}, set())
+    assert (behind.written, behind.unknown, behind.total) == ({P0: 3}, set(), 3)
 
 
 def test_what_is_gone_again_was_written_all_the_same() -> None:
@@ -62,6 +62,7 @@ def test_a_partition_that_cannot_be_read_takes_nothing_from_the_others() -> None
     east.away[P1] = Retriable("nobody leads it")
     behind = written_behind(east, [enrolment()], {}, Deadline(5.0))
     assert (behind.written, set(behind.unread), behind.unknown) == ({P0: 3}, {P1}, {"a"})
+    assert behind.total is None
 
 
 def test_a_batch_that_is_damaged_takes_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

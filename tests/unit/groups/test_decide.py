@@ -419,11 +419,3 @@ def test_what_is_remembered_of_a_position_is_no_place_where_the_map_does_not_tel
     assert (decision.kind, decision.code) == (GroupAction.LEFT, GroupCode.NOT_COVERED)
     back = decide(replace(facts, current=4000), Allowed(), NOW_MS)
     assert back is not None and back.kind is GroupAction.IN_PLACE
-
-
-def test_a_commit_behind_the_logs_end_is_no_lot_of_offsets_to_copy() -> None:
-    """Brokers take one; there is nothing between it and the end."""
-    assert at(committed=10**15, copied=20, giving_end=20).uncopied == 0
-    assert at(committed=10**15, copied=15, giving_end=20).uncopied == 5
-    assert at(committed=18, copied=15, giving_end=20).uncopied == 3
-    assert at(committed=18, copied=15, giving_end=None).uncopied == 3

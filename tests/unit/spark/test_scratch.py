@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from onceover.config.flow.load import load_flow
-from onceover.errors import UsageError
+from onceover.errors import NeedsOperator
 from onceover.spark.launch.scratch import scratch, suits_java
 from onceover.spark.launch.submit import replicate_job
 
@@ -182,7 +182,7 @@ def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path))
 
     monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(UsageError, match="No space"):
+    with pytest.raises(NeedsOperator, match="No space"):
         run_once(tmp_path / NEWER)
     assert list(tmp_path.iterdir()) == []
 

@@ -21,7 +21,7 @@ from onceover.audit.checks.positions import CheckedPosition, check_position
 from onceover.audit.checks.receipts import check_receipts, ledger
 from onceover.audit.checks.result import Area, Check, PartitionResult
 from onceover.audit.model import Mode, Side
-from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
+from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog, PartitionSnapshot
 from onceover.audit.ranges.tiling import StoredPair
 from onceover.audit.records.batches import Unreadable
 from onceover.errors import NeedsOperator, OnceoverError
@@ -146,8 +146,14 @@ class PartitionClaims:
             ought=None if translated is None else look.first(Side.TARGET, target, translated),
             next=look.first(Side.SOURCE, source, entry.given),
             comparable=self.result.mode is Mode.RECORDS,
+            at_ends=_is_end(self.seen.source_log, entry.given) and _is_end(self.seen.target_log, current),
             came_later=self.ledger.committed_after(current) > entry.at_ms,
         )
+
+
+def _is_end(log: PartitionLog | None, offset: int) -> bool:
+    """Tell whether a reader at an offset waits for what comes: neither before the log, nor behind it."""
+    return log is not None and offset == log.stable == log.end
 
 
 def _hides(seen: PartitionSnapshot) -> bool:

@@ -33,6 +33,7 @@ class GroupPosition:
         comparable: records on both sides have to be equal (no handler, no compaction).
         came_later: what follows ``current`` was copied after the group was moved: it had read further than
             was copied then.
+        at_ends: both sides wait at the very end of their logs for what comes next.
     """
 
     group: str
@@ -46,6 +47,7 @@ class GroupPosition:
     next: AuditedRecord | None
     comparable: bool = True
     came_later: bool = False
+    at_ends: bool = False
 
 
 def check_group(standing: GroupPosition) -> Check:
@@ -76,7 +78,7 @@ def _same(standing: GroupPosition) -> bool:
 
 def _by_content(standing: GroupPosition) -> Check:
     """Judge without the map, which no longer reaches back so far."""
-    if standing.meets is None and standing.next is None:
+    if standing.at_ends:
         # As in a partition that was never written to, of which the map has nothing to tell.
         return _made(standing, "the end of the log, as on the source", ok=True)
     known = standing.meets is not None and standing.next is not None
@@ -84,7 +86,7 @@ def _by_content(standing: GroupPosition) -> Check:
         return _made(standing, f"the record at {standing.given} on the source", ok=True)
     detail = (
         f"the offset map does not cover {standing.given}, where it was moved from; once it has moved on "
-        "there, `onceover groups apply` sets it in place again"
+        "there, groups apply sets it in place again"
     )
     return _made(standing, "a covered offset", ok=None, detail=detail)
 

@@ -99,6 +99,7 @@ def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
     unshown = [check for check in told["checks"]["listed"] if check["ok"] is None]
     for check in unshown[:_NAMED]:
         whose = f"group {check['group']} at " if check["group"] else ""
-        yield f"{whose}{check['source_topic']}:{check['partition']} could not be checked: {check['detail']}"
+        where = f"{whose}{check['source_topic']}:{check['partition']}"
+        yield f"{where} could not be checked: {check['detail'] or check['seen']}"
     if len(unshown) > _NAMED:
         yield f"likewise {len(unshown) - _NAMED} more; the report lists them"

@@ -95,6 +95,8 @@ def _run(args: argparse.Namespace) -> str:
         words += ["--mode", str(args.mode)]
     for option, given in (("--topics", args.topics), ("--group", args.group)):
         words += [word for each in given for word in (option, each)]
+    words += ["--take-over"] if args.take_over else []
+    words += ["--whatever-is-lost"] if args.whatever_is_lost else []
     for option, number, usual in (("--sample", args.sample, SAMPLE), ("--canaries", args.canaries, CANARIES)):
         words += [option, str(number)] if number != usual else []
     return command(*words)

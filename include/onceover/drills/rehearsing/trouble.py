@@ -4,6 +4,7 @@ behind it, so that everything that somebody needs has to be in the error. Pure.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
 
 _NAMED: Final = 3
+# Between what is to be done and the command that follows.
+_DANGLING: Final = re.compile(r"[,;:]?\s*(then|and|or)?\s*$")
 _LESS: Final = "give it less to copy: fewer `--topics`, or a smaller `--sample`"
 # Of the rehearsal's own position, or of what somebody, or a cluster without a leader, has done to its own
 # copy: none of it says anything of the flow's.
@@ -140,9 +143,10 @@ def _way_out(flow: str, stop: Stop | None) -> str:
             f"run the rehearsal again, it makes its copy anew; {see} says how the flow itself stands there, "
             f"and nobody else may write to what begins with {names.rehearsal_prefix(flow)}"
         )
-    # A command of the stop's names the rehearsal's flow and position: it would be refused, or wrong.
-    parts = [] if stop is None else commands.split_advice(stop.resolve)
-    told = "" if any(part.is_command for part in parts) else "".join(f"{part.text}; " for part in parts)
+    # A command of the stop's names the rehearsal's flow and position: it would be refused, or wrong. What is
+    # to be done before, such as a right to be granted, holds for the flow as well.
+    first = next(iter(commands.split_advice(stop.resolve)), None) if stop else None
+    told = "" if first is None or first.is_command else _DANGLING.sub("; ", first.text, count=1)
     return f"the flow itself would stop there, too: {told}{see} names the way out once it does"
 
 

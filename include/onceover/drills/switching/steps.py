@@ -268,7 +268,7 @@ class PlannedSteps(SwitchSteps):
         there, here = self._clients()
         return {
             **evidence,
-            "written_behind": sum(behind.written.values()),
+            "written_behind": behind.total,
             # What was led back is not looked at: what stands there by now may be of the flow the other way.
             "topics_unknown": len(behind.unknown) + len(mine) - len(live),
             "clients_on_the_target": there,
@@ -292,7 +292,8 @@ class PlannedSteps(SwitchSteps):
                 f"what stands behind the cut in {len(behind.unread)} partitions of {source.alias} is not "
                 f"known: {tp}: {advised(error.as_dict())}"
             )
-            self.findings.append((DrillCode.NOT_COMPARED, text))
+            # As bad as what was found: nobody can say that nothing was written around the fence.
+            self.findings.append((DrillCode.WRITTEN_BEHIND, text))
         if lost := behind.lost:
             text = (
                 f"{', '.join(lost[:_NAMED])} ({len(lost)} topics): deleted on {source.alias}, or made anew, "

@@ -177,7 +177,7 @@ class UnplannedSteps(SwitchSteps):
         except OnceoverError:
             return {"written_behind": None, "topics_unknown": len(mine)}
         return {
-            "written_behind": sum(behind.written.values()),
+            "written_behind": behind.total,
             "topics_unknown": len(behind.unknown) + len(mine) - len(live),
         }
 

@@ -154,7 +154,8 @@ def _offsets(
         cluster.retry,
         partitions,
         lambda some: cluster.each_offset(some, timestamp_ms, calls.READ_UNCOMMITTED),
-        Deadline(min(_ELECTION_S, deadline.left_s)),
+        # Whatever does not answer leaves time to count what does.
+        Deadline(min(_ELECTION_S, deadline.left_s / 3)),
     )
 
 
@@ -170,6 +171,11 @@ class BehindCut(NamedTuple):
     written: dict[TopicPartition, int]
     lost: list[str]
     unread: dict[TopicPartition, OnceoverError]
+
+    @property
+    def total(self) -> int | None:
+        """How many records there are in all; None where that is not known of a partition."""
+        return None if self.unread else sum(self.written.values())
 
     @property
     def unknown(self) -> set[str]:

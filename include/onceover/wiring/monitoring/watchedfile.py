@@ -16,7 +16,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import flows_dir, listed_clash, load_flow, load_listed
 from onceover.config.flow.namesakes import NameClash, clash_of
 from onceover.config.flow.sides import resolve_clients
-from onceover.errors import UsageError, unusable_path
+from onceover.errors import NeedsOperator, UsageError, unusable_path
 from onceover.kafka.ports import Cluster
 from onceover.wiring.flows import open_clients
 
@@ -51,7 +51,7 @@ class WatchedFile:
     def __init__(self, path: Path, files: Callable[[], Sequence[Path]]) -> None:
         self._path, self._files = path, files
         self.good: AsRead | None = None
-        self.fault: UsageError | None = None
+        self.fault: UsageError | NeedsOperator | None = None
 
     def refresh(self, *, runs: bool) -> None:
         """Read it anew.

@@ -118,7 +118,9 @@ def test_offset_outside_of_the_map_without_records_cannot_be_checked() -> None:
 def test_where_neither_side_has_anything_to_read_the_group_is_in_place() -> None:
     """As in a partition that was never written to: the map has nothing to tell of it."""
     empty = replace(_GOOD, given=0, current=0, translated=None, ought=None, next=None, meets=None)
-    assert check_group(empty).ok is True
+    assert check_group(replace(empty, at_ends=True)).ok is True
+    # What has expired before it, or ends before it, is met by nobody, either.
+    assert check_group(empty).ok is None
 
 
 NO_RIGHT = UsageError("billing may not be described", resolve="grant DESCRIBE on group billing")
