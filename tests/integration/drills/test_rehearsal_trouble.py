@@ -126,7 +126,7 @@ def test_who_can_write_no_report_begins_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(drills, "put", full)
         code, told = ran(replica, capsys)
-    assert (code, told["error"]["code"]) == (USAGE, "PATH_UNUSABLE")
+    assert (code, told["error"]["code"]) == (PERSON, "PATH_UNUSABLE")
     assert "No space left" in told["error"]["message"]
     assert both_sides(replica) == before
     assert drill(replica, capsys, "status")[1]["running"] is None
