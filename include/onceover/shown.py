@@ -39,6 +39,13 @@ def lined(lines: Iterable[str]) -> str:
     return "\n".join(map(visible, lines))
 
 
+def some(names: Iterable[object], most: int) -> str:
+    """Return the first of these names, and how many more there are."""
+    every = list(map(str, names))
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return f"{', '.join(every[:most])}{more}"
+
+
 def screen(text: str) -> str:
     """Return a text for a terminal or a log, with its lines and nothing else that moves the cursor."""
     return lined(text.expandtabs(4).split("\n"))

@@ -11,16 +11,13 @@ from onceover.ages import age_text
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.modes import PLANNED, UNPLANNED
+from onceover.drills.course import StepState
+from onceover.drills.modes import BY_HAND, PLANNED, PROMOTE, UNPLANNED
 from onceover.errors import NeedsOperator
 from onceover.planning import commands
 from onceover.shown import lined
 
 _SHOWN: Final = 10
-# What a person may have been asked to do.
-_BY_PERSONS: Final = ("fence", "redirect")
-# The step that nothing leads back behind.
-_RETURN: Final = "promote"
 # For how long one may be at a step before somebody should look. A rehearsal is over by then, whatever
 # happens; an export takes what it takes.
 _PATIENCE_S: Final = {PLANNED: 120.0, UNPLANNED: 120.0, "rehearsal": 3600.0}
@@ -78,14 +75,14 @@ class DrillHistory:
             return None
         steps = [e for e in chains.of_drill(self.chain, running.drill) if e.what == chains.STEP]
         step = str(steps[-1].said.get("step")) if steps else "its beginning"
-        waits = newest["mode"] in (PLANNED, UNPLANNED) and step in _BY_PERSONS
+        waits = newest["mode"] in (PLANNED, UNPLANNED) and step in BY_HAND
         still_s = (self.now_ms - (steps[-1].at_ms if steps else newest["began_ms"])) / 1000
         if not waits and still_s < _PATIENCE_S.get(newest["mode"], math.inf):
             return None
         word = commands.command("drill", "confirm", self.flow, step)
         tells = f"if it waits for a person, {word} (the DAG confirm_drill) tells it; " if waits else ""
         ends = f", or {commands.command('drill', 'abort', self.flow)} takes back what it has done"
-        promoted = any((e.said.get("step"), e.said.get("state")) == (_RETURN, "done") for e in steps)
+        promoted = any((e.said.get("step"), e.said.get("state")) == (PROMOTE, StepState.DONE) for e in steps)
         return NeedsOperator(
             f"drill {newest['drill']} ({newest['mode']}) has not ended; it has been at {step} for "
             f"{age_text(max(0.0, still_s))}",

@@ -1,4 +1,5 @@
-"""The two kinds of switchovers, as the journal tells them apart, and what means nothing in one. Pure."""
+"""The two kinds of switchovers, as the journal tells them apart, what means nothing in one, and the steps
+that others than their course know by name. Pure."""
 
 from typing import Final
 
@@ -6,6 +7,10 @@ from onceover.errors import UsageError
 
 PLANNED: Final = "planned"
 UNPLANNED: Final = "unplanned"
+# What a person may do, and then says so.
+BY_HAND: Final = ("fence", "redirect")
+# The step that nothing leads back behind.
+PROMOTE: Final = "promote"
 
 
 def check_mode(mode: str, *, whatever_is_lost: bool) -> None:

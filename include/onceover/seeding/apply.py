@@ -9,7 +9,7 @@ again: a position that is there already needs no change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -185,8 +185,9 @@ class Seeder:
         check_clusters(state.layout, *ids)
         view = self._view(state)
         topic_plan = plan_topics(view)
-        topics, unseen = self._seated(view), [*self._hidden(view), *leaderless(view, self.request.selects)]
-        place = replace(self._place, left_out={refusal.object for refusal in unseen})
+        unseen = [*self._hidden(view), *leaderless(view, self.request.selects)]
+        left_out = {refusal.object for refusal in unseen}
+        topics, place = self._seated(view, left_out), replace(self._place, left_out=left_out)
         # Nothing but what cannot be looked at: that is what there is to say, not what the origin lacks.
         seeds = self.origin.read(place, topics) if topics or not unseen else SeedOffsets()
         planned = plan_seed(
@@ -221,17 +222,16 @@ class Seeder:
         # they are the flow's.
         return replace(view, target_ends=dict.fromkeys(view.target_ends, 0))
 
-    def _seated(self, view: View) -> list[SeatedTopic]:
+    def _seated(self, view: View, left_out: Collection[str]) -> list[SeatedTopic]:
         found: list[tuple[TopicInfo, str, TopicInfo | None, Enrolment | None]] = []
         enrolled = {topic: view.known(record) for topic, record in view.enrolled_by_source.items()}
         for decision in view.decisions():
             info = view.source.get(decision.topic)
-            if decision.topic in view.hidden:
+            if decision.topic in left_out:
                 continue
             if decision.inside and info is not None and self.request.selects(decision.topic):
                 copy = view.target.get(decision.target_topic)
-                if info.is_led and (copy is None or copy.is_led):
-                    found.append((info, decision.target_topic, copy, enrolled.get(decision.topic)))
+                found.append((info, decision.target_topic, copy, enrolled.get(decision.topic)))
         logs = self._logs(found)
         return [
             SeatedTopic(source=info, target=name, copy=copy, enrolment=old, seats=tuple(logs[info.name]))

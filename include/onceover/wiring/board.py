@@ -131,7 +131,8 @@ def with_drills(entry: Mapping[str, Any], flow: Flow, patience_s: float) -> dict
     }
     shown = {**told, "drills": told["drills"][:_DRILLS], "reports": reports, **_expected(flow)}
     with_them = {**entry, "drills": shown}
-    return with_them if history.unended is None else with_need(with_them, history.unended)
+    unended = history.unended
+    return with_them if unended is None else with_need(with_them, unended)
 
 
 def _expected(flow: Flow) -> dict[str, Any]:

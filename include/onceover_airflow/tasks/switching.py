@@ -15,6 +15,7 @@ from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.advice import advised
+from onceover.drills.modes import BY_HAND
 from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import code, plain
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 
 DRY_RUN: Final = "dry-run"
 MODES: Final = (DRY_RUN, "planned", "unplanned")
-STEPS: Final = ("fence", "redirect")
 _OF_SWITCHOVER: Final = ("topics", "take_over", "whatever_is_lost")
 _TEMPORARY: Final = 5
 
@@ -75,9 +75,9 @@ def confirm_params() -> dict[str, Param]:
     """Return the fields of the form that tells a drill that something was done by hand."""
     return {
         "step": Param(
-            STEPS[1],
+            BY_HAND[1],
             type="string",
-            enum=list(STEPS),
+            enum=list(BY_HAND),
             title="Step",
             description_md="`fence`: the producers are stopped. `redirect`: the clients were moved.",
         )

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from onceover.config.clients.resolve import ClientConfig
-from onceover.drills.switching.course import PROMOTE, STEP_NAMES
+from onceover.drills.modes import PROMOTE
+from onceover.drills.switching.course import STEP_NAMES
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
 from tests.support.brokers.guarded import Pair

@@ -79,7 +79,7 @@ def test_a_batch_that_is_damaged_takes_nothing_from_the_others(monkeypatch: pyte
     behind = written_behind(east, [enrolment()], {}, Deadline(5.0))
     assert (behind.written, set(behind.unread)) == ({P0: 3}, {P1})
     with pytest.raises(NeedsOperator, match="damaged"):
-        SourceWatch(east, ["a"], lambda _: None).written(CUTS, {P0: 13, P1: 11}, Deadline(5.0))
+        SourceWatch(east, ["a"], lambda _: None).check(CUTS, Deadline(5.0))
 
 
 def test_more_than_can_be_read_in_time_counts_by_its_offsets(monkeypatch: pytest.MonkeyPatch) -> None:

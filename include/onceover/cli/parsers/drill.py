@@ -7,11 +7,11 @@ from typing import Final
 
 from onceover.cli.numbers import whole
 from onceover.cli.parser import Parser, Subparsers, Work, add_actions, add_command, add_flow, end
+from onceover.drills.modes import BY_HAND
 
 DRY_RUN: Final = "dry-run"
 REHEARSAL: Final = "rehearsal"
 SWITCHOVERS: Final = ("planned", "unplanned")
-CONFIRMED: Final = ("fence", "redirect")
 SAMPLE: Final = 1000
 CANARIES: Final = 200
 _LEAST_CANARIES: Final = 12
@@ -136,7 +136,7 @@ def register(subparsers: Subparsers) -> None:
     end(run, Work("drill"))
     confirm = add_command(actions, "confirm", "tell the drill that waits that a step was done", _CONFIRM)
     add_flow(confirm)
-    confirm.add_argument("step", choices=CONFIRMED, help="what was done by hand")
+    confirm.add_argument("step", choices=BY_HAND, help="what was done by hand")
     end(confirm, Work("drill", "confirm"))
     _add_orphans(add_command(actions, "orphans", "the source is back: what was never copied", _ORPHANS))
     status = add_command(actions, "status", "the drills until now, and the one that runs", _STATUS)

@@ -18,7 +18,7 @@ from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.model import TopicPartition
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.plan import Change, Refusal, exit_of
-from onceover.shown import lined
+from onceover.shown import lined, some
 
 EXPORT: Final = "export"
 WRITE: Final = "write"
@@ -184,22 +184,17 @@ class OrphansPlan(ApprovablePlan):
         unseen = self.view.unseen
         lines = []
         if unseen:
-            more = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
             lines.append(
-                f"  {', '.join(unseen[:_NAMED])}{more}: not looked at; what is torn between them and others "
-                "is not named"
+                f"  {some(unseen, _NAMED)}: not looked at; what is torn between them and others is not named"
             )
         return lines + self._not_far_enough()
 
     def _not_far_enough(self) -> list[str]:
         if not self.view.short:
             return []
-        named = ", ".join(map(str, self.view.short[:_NAMED]))
-        more = len(self.view.short) - _NAMED
-        named += f" and {more} more" if more > 0 else ""
         return [
-            f"  in {named} not as far back was looked as a transaction may reach: one whose other part lies "
-            "there is not named as torn"
+            f"  in {some(self.view.short, _NAMED)} not as far back was looked as a transaction may reach: "
+            "one whose other part lies there is not named as torn"
         ]
 
 

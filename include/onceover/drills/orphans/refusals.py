@@ -13,6 +13,7 @@ from onceover.drills.orphans.torn import TransactionSpan
 from onceover.errors import UsageError
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
+from onceover.shown import some
 from onceover.topics.scope import Rules, explain
 
 _NAMED: Final = 3
@@ -135,13 +136,11 @@ def _unplaced(place: OrphanPlace, topic: str, rebuild: RebuildTerms) -> Refusal 
 
 def only_here_refusal(flow: str, topic: str, only_here: Sequence[PositionOnlyHere]) -> Refusal:
     """Return why a topic stays in which groups have positions that would be deleted with it."""
-    more = f" and {len(only_here) - _NAMED} more" if len(only_here) > _NAMED else ""
-    named = ", ".join(map(str, only_here[:_NAMED]))
     return Refusal(
         topic,
         DrillCode.GROUPS_LEFT,
         "it stays: positions of groups in it stand nowhere else, and would be deleted with it: "
-        f"{named}{more}",
+        f"{some(only_here, _NAMED)}",
         f"{commands.command('groups', 'apply', flow)} puts them in place in the copy, as far as the flow "
         "moves them; `--forget-group REGEX` beside `--rebuild` gives those of a group up",
     )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from onceover.audit.model import Side
 from onceover.backoff import Backoff, Deadline
 from onceover.drills.codes import DrillCode
 from onceover.errors import NotNow, Retriable
@@ -19,8 +18,12 @@ from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.ports import Cluster
 from onceover.state import names
 
-# Topics and groups.
-_Found = tuple[tuple[str, ...], tuple[str, ...]]
+
+class RehearsalMade(NamedTuple):
+    """What a rehearsal has made on one cluster, by name."""
+
+    topics: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,20 +72,21 @@ class Removal:
         Raises:
             Retriable: a cluster is away.
         """
-        here, there = self._on_source(), self._on_target()
-        return Remains(here[0], there[0], here[1], there[1])
+        return _remains(self._on_source(), self._on_target())
 
-    def _on_source(self) -> _Found:
+    def _on_source(self) -> RehearsalMade:
         canary = names.canary_topic(self._flow)
         groups = names.lag_group(names.rehearsal_flow(self._flow)), names.canary_group(self._flow)
         topics = self._source.retry(lambda: self._source.topics([canary]))
-        return tuple(topics), tuple(name for name in self._groups(self._source) if name in groups)
+        return RehearsalMade(
+            tuple(topics), tuple(name for name in self._groups(self._source) if name in groups)
+        )
 
-    def _on_target(self) -> _Found:
+    def _on_target(self) -> RehearsalMade:
         prefix = names.rehearsal_prefix(self._flow)
         group = names.progress_group(names.rehearsal_flow(self._flow))
         topics = self._target.retry(self._target.topics)
-        return (
+        return RehearsalMade(
             tuple(sorted(name for name in topics if name.startswith(prefix))),
             tuple(n for n in self._groups(self._target) if n == group or n.startswith(f"{group}.group.")),
         )
@@ -101,16 +105,13 @@ class Removal:
             Whatever ``ours`` raises.
         """
         away: Retriable | None = None
-        found: dict[Side, _Found] = {}
-        for side, cluster, look in (
-            (Side.TARGET, self._target, self._on_target),
-            (Side.SOURCE, self._source, self._on_source),
-        ):
+        found: list[RehearsalMade] = []
+        for cluster, look in ((self._target, self._on_target), (self._source, self._on_source)):
             try:
-                found[side] = topics, groups = look()
+                found.append(made := look())
                 ours()
-                Admin(cluster).delete_topics(topics)
-                for group in groups:
+                Admin(cluster).delete_topics(made.topics)
+                for group in made.groups:
                     ours()
                     GroupAdmin(cluster).delete(group)
             except Retriable as error:
@@ -131,8 +132,8 @@ class Removal:
                 resolve=f"`onceover drill abort {self._flow}` removes it",
             )
             backoff.pause(deadline, late)
-        here, there = found[Side.SOURCE], found[Side.TARGET]
-        return Remains(here[0], there[0], here[1], there[1])
+        there, here = found
+        return _remains(here, there)
 
     @staticmethod
     def _groups(cluster: Cluster) -> list[str]:
@@ -140,3 +141,7 @@ class Removal:
         for error in listing.unheard:
             raise error
         return sorted(listing.groups)
+
+
+def _remains(source: RehearsalMade, target: RehearsalMade) -> Remains:
+    return Remains(source.topics, target.topics, source.groups, target.groups)

@@ -239,7 +239,7 @@ class RehearsalSteps:
         """Compare every record of the copies with its original."""
         found = self.parts.audit(sorted(self._copied))
         self.findings += [(DrillCode.NOT_COMPARED, text) for text in found.not_compared]
-        if found.different:
+        if found.wrong:
             raise copy_differs(self.parts.flow, found)
         return found.document()
 

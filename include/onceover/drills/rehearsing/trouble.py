@@ -5,7 +5,6 @@ behind it, so that everything that somebody needs has to be in the error. Pure.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,6 +16,7 @@ from onceover.drills.progress import named
 from onceover.errors import NeedsOperator, Retriable
 from onceover.model import TopicPartition
 from onceover.planning import commands
+from onceover.shown import some
 from onceover.state import names
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
@@ -53,33 +53,29 @@ class CopyCompared:
 
     Args:
         records: of the source that were compared.
-        different: records that are not as they should be, by source partition and kind.
+        wrong: partitions with records that are not as they should be.
         unverifiable: what could not be compared.
-        first: the first difference of each such partition, as text.
     """
 
     records: int
-    different: Mapping[TopicPartition, Counter[str]]
+    wrong: Sequence[PartitionResult]
     unverifiable: Sequence[Unverifiable]
-    first: Mapping[TopicPartition, str]
 
     @classmethod
     def of(cls, partitions: Iterable[PartitionResult]) -> CopyCompared:
         """Return what these have found."""
         results = list(partitions)
-        wrong = [each for each in results if each.by_kind]
         return cls(
             sum(each.records(Side.SOURCE) for each in results),
-            {each.source: each.by_kind for each in wrong},
+            [each for each in results if each.by_kind],
             [gap for each in results for gap in each.unverifiable],
-            {each.source: _first(each) for each in wrong},
         )
 
     def document(self) -> dict[str, int]:
         """Return its counts."""
         return {
             "records": self.records,
-            "different": sum(kinds.total() for kinds in self.different.values()),
+            "different": sum(each.by_kind.total() for each in self.wrong),
             "unverifiable": sum(gap.offsets for gap in self.unverifiable),
         }
 
@@ -99,11 +95,11 @@ class CopyCompared:
 def copy_differs(flow: str, found: CopyCompared) -> NeedsOperator:
     """Return what a rehearsal ends with whose copy is not like its source."""
     told = [
-        f"{tp}: {', '.join(f'{count} {kind.lower()}' for kind, count in sorted(kinds.items()))}"
-        f" (first: {found.first[tp]})"
-        for tp, kinds in sorted(found.different.items())[:_NAMED]
+        f"{each.source}: {', '.join(f'{n} {kind.lower()}' for kind, n in sorted(each.by_kind.items()))}"
+        f" (first: {_first(each)})"
+        for each in sorted(found.wrong, key=lambda one: one.source)[:_NAMED]
     ]
-    if (more := len(found.different) - len(told)) > 0:
+    if (more := len(found.wrong) - len(told)) > 0:
         told.append(f"and {more} partitions more")
     return NeedsOperator(
         f"{found.document()['different']} records of the copies are not as they should be",
@@ -195,6 +191,4 @@ def _first(result: PartitionResult) -> str:
 
 
 def _some(partitions: Iterable[TopicPartition]) -> str:
-    every = list(dict.fromkeys(partitions))
-    more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
-    return f"{', '.join(map(str, every[:_NAMED]))}{more}"
+    return some(dict.fromkeys(partitions), _NAMED)

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from onceover.drills.course import DrillStep, PlannedStep
-from onceover.drills.modes import PLANNED, UNPLANNED
+from onceover.drills.modes import PLANNED, PROMOTE, UNPLANNED
 from onceover.drills.switching.common import SwitchSteps
 
 LOOK: Final = "look"
-PROMOTE: Final = "promote"
 REVERSE: Final = "reverse"
 VERIFY: Final = "verify"
 # From the point of no return on, both do the same.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.drills.course import DrillStep
-from onceover.drills.switching.course import PROMOTE
+from onceover.drills.modes import PROMOTE
 from onceover.drills.switching.standing import SourceStanding
 from onceover.planning.approval import Item, ObjectState, items_of
 from onceover.planning.plan import Change, Plan

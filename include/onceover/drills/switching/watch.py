@@ -18,6 +18,7 @@ from onceover.kafka.each import Each, answers_in_time
 from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.shown import some
 from onceover.state.records.enrolment import Enrolment
 
 Ends = Mapping[TopicPartition, int]
@@ -59,15 +60,6 @@ class SourceWatch:
             lambda: self.source.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED)
         )
 
-    def written(self, before: Ends, now: Ends, deadline: Deadline) -> dict[TopicPartition, int]:
-        """Return how many records came behind ``before`` until now, as ``came_behind``.
-
-        Raises:
-            Retriable: the source is away, or a partition of it.
-            UsageError, NeedsOperator: one cannot be read.
-        """
-        return came_behind(self.source, before, now, deadline).whole()
-
     def settle(self, quiet_s: float, deadline: Deadline) -> dict[TopicPartition, int]:
         """Return the ends once nothing was written for ``quiet_s``.
 
@@ -102,10 +94,11 @@ class SourceWatch:
         return now
 
     def _grown(self, before: Ends, now: Ends, deadline: Deadline) -> dict[TopicPartition, int]:
-        """Return as ``written``; a log that has become shorter is another one by now.
+        """Return as ``came_behind``; a log that has become shorter is another one by now.
 
         Raises:
-            NeedsOperator: LOG_CHANGED.
+            NeedsOperator: LOG_CHANGED; or a partition cannot be read.
+            Retriable, UsageError: likewise.
         """
         shorter = sorted(tp for tp, end in before.items() if now.get(tp, -1) < end)
         if shorter:
@@ -117,7 +110,7 @@ class SourceWatch:
                 seen=str(now.get(shorter[0], "no such partition")),
                 resolve="find out who has deleted the topic, or cut its log; then plan again",
             )
-        return self.written(before, now, deadline) if now != before else {}
+        return came_behind(self.source, before, now, deadline).whole()
 
 
 def came_behind(source: Cluster, before: Ends, now: Ends, deadline: Deadline) -> Each[TopicPartition, int]:
@@ -219,10 +212,9 @@ def written_behind(
 
 def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
     """Return what is wrong where somebody goes around the fence. Pure."""
-    named = ", ".join(f"{tp} ({count} records)" for tp, count in sorted(grown.items())[:_NAMED])
-    more = len(grown) - _NAMED
+    named = some((f"{tp} ({count} records)" for tp, count in sorted(grown.items())), _NAMED)
     return NeedsOperator(
-        f"somebody still writes on {alias}: {named}{f' and {more} more' if more > 0 else ''}",
+        f"somebody still writes on {alias}: {named}",
         code=DrillCode.FENCE_LEAKS,
         where=alias,
         expected="no record behind the fence",
