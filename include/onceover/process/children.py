@@ -160,6 +160,14 @@ class ChildProcess:
             self._sweep_and_reap()
         return self._popen.returncode
 
+    @property
+    def state(self) -> str:
+        """What the kernel says of it: sleeping, stopped, zombie."""
+        try:
+            return str(psutil.Process(self.pid).status())
+        except psutil.NoSuchProcess:
+            return "gone"
+
     def listens_on(self, port: int) -> bool:
         """Whether this very process accepts TCP connections on ``port``: another program may do, too."""
         try:

@@ -18,7 +18,8 @@ from onceover_lab.embed.ports import LOOPBACK
 T = TypeVar("T")
 
 CALL_TIMEOUT_S: Final = 30.0
-POLL_INTERVAL_S: Final = 0.3
+# An answer takes Airflow's server 20 ms of CPU and more, beside the very tasks that are waited for.
+POLL_INTERVAL_S: Final = 1.0
 FINAL_STATES: Final = ("success", "failed")
 _MAX_QUOTED: Final = 500
 

@@ -123,7 +123,13 @@ class KafkaNode:
             port = self.ports.client
             return None if process.listens_on(port) else f"no listener on {port} yet"
 
-        await_ready(f"{LOOPBACK}:{self.ports.internal}", self.node_id, find_fault, timeout_s, process.name)
+        own = f"{LOOPBACK}:{self.ports.internal}"
+        try:
+            await_ready(own, self.node_id, find_fault, timeout_s, process.name)
+        except Retriable as error:
+            if process.alive:
+                error.seen = f"{error.seen}; the process is {process.state}, its log ends: {process.tail(15)}"
+            raise
 
     def format(self) -> None:
         """Prepare the data directory; does nothing when it is formatted already.

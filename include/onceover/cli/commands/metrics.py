@@ -37,7 +37,11 @@ def run(args: argparse.Namespace) -> CommandResult:
         raise UsageError("--output is for one look", where="--output", resolve="add --once")
     paths, settings = _paths(args.flow), MonitorSettings(args.interval, args.patience, args.partitions)
     if args.once:
-        return _once(look_once(paths(), settings).decode(), args.output)
+        path = None if args.output is None else Path(args.output).absolute()
+        if path is not None:
+            # Before anybody is asked; a folder that is not there would be one that nobody reads.
+            path.parent.stat()
+        return _once(look_once(paths(), settings).decode(), path)
     exporter = Exporter(paths, settings)
     names_log = logging.getLogger(config_files.__name__)
     level = names_log.level
@@ -59,12 +63,9 @@ def run(args: argparse.Namespace) -> CommandResult:
     return CommandResult({"host": args.host, "port": port}, "ended")
 
 
-def _once(text: str, output: str | None) -> CommandResult:
-    if output is None:
+def _once(text: str, path: Path | None) -> CommandResult:
+    if path is None:
         return CommandResult({"metrics": text}, text.rstrip("\n"))
-    path = Path(output).absolute()
-    # A folder that is not there would be one that nobody reads.
-    path.parent.stat()
     put(text, path)
     return CommandResult({"metrics": text, "output": str(path)}, f"written to {path}")
 
