@@ -71,6 +71,8 @@ def test_too_few_samples_tell_nothing() -> None:
         growths(samples(noise())[:5])
 
 
+# Soak alone draws it, and drawing takes longest.
+@pytest.mark.soak
 def test_it_is_drawn(tmp_path: Path) -> None:
     """As SVG with every kind's name in it."""
     draw(samples(noise()), [(60.0, "target killed")], tmp_path / "flat.svg", "two hours")

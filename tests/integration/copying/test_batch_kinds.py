@@ -161,7 +161,13 @@ def test_records_with_attributes_of_their_own_keep_their_times(replica: Replica)
     assert times == [EPOCH_MS + number for number in range(12)]
 
 
-@pytest.mark.parametrize("most_bytes", [1 << 20, 100_000], ids=["default", "less than is merged"])
+@pytest.mark.parametrize(
+    "most_bytes",
+    [
+        pytest.param(1 << 20, id="default"),
+        pytest.param(100_000, id="less than is merged", marks=pytest.mark.soak),
+    ],
+)
 def test_small_batches_that_are_not_compressed_arrive_as_few(replica: Replica, most_bytes: int) -> None:
     """A request takes one batch of a partition; where the topic takes less, they pass as they are."""
     topic = replica.topic(partitions=4)

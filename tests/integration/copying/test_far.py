@@ -56,6 +56,8 @@ def case(
     case.close()
 
 
+# Whose answers wait on top of it is below, in each run.
+@pytest.mark.soak
 def test_much_is_on_its_way_and_a_kill_loses_and_repeats_none_of_it(
     case: FlowCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

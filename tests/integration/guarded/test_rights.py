@@ -54,7 +54,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader, "LEADER_TIMEOUT_MS", 3_000)
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.soak), "target"])
 def test_right_that_is_taken_from_one_topic_is_said_and_hides_nothing_of_the_other(
     guarded: Pair, replica: Replica, capsys: Capture, side: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_right_that_is_taken_from_one_topic_is_said_and_hides_nothing_of_the_oth
     assert replica.command(capsys, "status", replica.name)[0] == 0
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", ["source", pytest.param("target", marks=pytest.mark.soak)])
 def test_what_may_not_be_seen_is_not_taken_for_deleted(
     guarded: Pair,
     replica: Replica,

@@ -61,8 +61,15 @@ class Early:
         return codes
 
 
-@pytest.mark.parametrize("nothing", [False, True], ids=["older", "nothing"])
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize(
+    ("delivery", "nothing"),
+    [
+        pytest.param("exactly_once", False, id="exactly_once-older"),
+        pytest.param("at_least_once", True, id="at_least_once-nothing"),
+        pytest.param("exactly_once", True, id="exactly_once-nothing", marks=pytest.mark.soak),
+        pytest.param("at_least_once", False, id="at_least_once-older", marks=pytest.mark.soak),
+    ],
+)
 def test_what_is_told_too_early_repeats_and_stops_nothing(
     replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, delivery: str, nothing: bool
 ) -> None:

@@ -492,6 +492,8 @@ def test_what_fails_behind_the_promotion_goes_on_when_it_is_run_again(
     assert [step["name"] for step in again["steps"]] == ["redirect", "verify", "undo"]
 
 
+# At each place: test_anew.py, one of which is in each run.
+@pytest.mark.soak
 def test_a_topic_that_is_made_anew_meanwhile_is_noticed(
     replica: Switched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
