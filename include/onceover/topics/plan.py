@@ -309,7 +309,11 @@ class _Planning:
             return
         ours = self._view.adopt or existing.name in self._view.managed
         # Without growth on the source, a new handler may want more.
-        if len(existing.partitions) < wanted and (grown or ours):
+        more = len(existing.partitions) < wanted and (grown or ours)
+        # All of a topic that grows is asked for its leaders: one that is away would end the whole flow.
+        if (more or grown) and not self._check_leaders(decision, info):
+            return
+        if more:
             counts = len(existing.partitions), wanted
             self._steps.append(AddPartitions(info.name, old.target, *counts))
         if grown:

@@ -218,7 +218,8 @@ class FakeAdmin:
         """Return the topics' own configuration: they inherit nothing."""
         held = {name: self._topics[name].config for name in names}
         return SimpleNamespace(
+            failures={},
             standing={
                 name: {key: config[key] for key in standing if key in config} for name, config in held.items()
-            }
+            },
         )

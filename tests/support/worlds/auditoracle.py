@@ -55,7 +55,8 @@ class Answer(NamedTuple):
 @contextmanager
 def _in_memory(world: World) -> Iterator[None]:
     with (
-        patch("onceover.audit.ranges.snapshot.Admin", FakeAdmin),
+        patch("onceover.audit.ranges.logs.Admin", FakeAdmin),
+        patch("onceover.audit.ranges.logs._LED_S", 0.0),
         patch("onceover.audit.ranges.snapshot._MARKERS_S", 0.0),
         patch("onceover.audit.ranges.snapshot.now_ms", lambda: next(world.now_ms)),
         patch("onceover.audit.records.reader._PATIENCE_S", 0.0),
@@ -260,6 +261,8 @@ def _check_finding(facts: _Facts, finding: Finding) -> None:
 def _pristine(facts: _Facts) -> bool:
     """Tell whether everything can be seen: nothing is gone, hidden, pending, stopped, passed or damaged."""
     world = facts.world
+    if any(topic.leaders for side in (world.source, world.target) for topic in side.all_topics.values()):
+        return False
     if (
         facts.anew
         or facts.grown

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from onceover.state.records.verdicts import START, WATERMARK
+from onceover.audit.model import Reason
+from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import audit, check
-from tests.support.worlds.auditworld import EPOCH_MS, FAULTS, KINDS, World
+from tests.support.worlds.auditworld import EPOCH_MS, FAULTS, KINDS, SOURCE, World
 
 
 class Event(NamedTuple):
@@ -63,6 +64,20 @@ def _two_at_once(life: _Life, event: Event) -> None:
     check(life.world, first)
 
 
+def _unled(life: _Life, event: Event) -> None:
+    """A broker is away meanwhile that alone holds a partition of one side."""
+    world = life.world
+    topic = (
+        world.target.all_topics[world.kind.target] if event.variant % 2 else world.source.all_topics[SOURCE]
+    )
+    topic.leaders[(event.partition + event.size) % len(topic.logs)] = -1
+    answer = audit(world, START if event.variant > 2 else WATERMARK)
+    assert answer.verdict is not Verdict.PASS
+    assert Reason.NO_LEADER in {each.reason for each in answer.result.unverifiable}
+    check(world, answer)
+    topic.leaders.clear()
+
+
 def _since(life: _Life, event: Event) -> None:
     at = str(EPOCH_MS + event.size * event.variant)
     check(life.world, audit(life.world, at))
@@ -80,6 +95,7 @@ EVENTS: Final[dict[str, _Deed]] = {
     "audit a sample": _sample,
     "audit and be killed": _killed,
     "audit since a time": _since,
+    "audit without a leader": _unled,
     "two audits at once": _two_at_once,
     **{f"copy and {name}": _fault(name) for name in FAULTS},
     "foreign record": lambda life, e: life.world.foreign(e.partition, e.variant),

@@ -236,6 +236,24 @@ def test_grown_topic_is_grown_and_enrolled_again() -> None:
     assert (plan.steps, plan.enrol) == ((), ("t",))
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("there", [2, 3], ids=["to be grown", "grown"])
+def test_a_grown_topic_without_a_leader_waits_and_holds_up_nobody(side: str, there: int) -> None:
+    """What is copied of it goes on; a look at all of its leaders would end the flow."""
+    world = enrolled(target=there, now=3)
+    world.source |= {"u": 1}
+    view = world.view()
+    info = (view.source if side == "source" else view.target)["t"]
+    away = {"t": replace(info, partitions={**info.partitions, 0: replace(info.partitions[0], leader=-1)})}
+    if side == "source":
+        view = replace(view, source={**view.source, **away})
+    else:
+        view = replace(view, target={**view.target, **away})
+    plan = plan_topics(view)
+    assert (codes(plan), plan.enrol) == (["NO_LEADER"], ("u",))
+    assert not [step for step in plan.steps if isinstance(step, AddPartitions)]
+
+
 def test_recreated_deleted_and_shrunk_topics_are_left_to_the_lanes() -> None:
     """They stop the partitions; enrolling again would give them a new start."""
     view = enrolled(now=3).view()

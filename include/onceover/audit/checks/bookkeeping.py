@@ -21,7 +21,8 @@ from onceover.audit.checks.positions import CheckedPosition, check_position
 from onceover.audit.checks.receipts import check_receipts, ledger
 from onceover.audit.checks.result import Area, Check, PartitionResult
 from onceover.audit.model import Mode, Side
-from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog, PartitionSnapshot
+from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.tiling import StoredPair
 from onceover.audit.records.batches import Unreadable
 from onceover.errors import NeedsOperator, OnceoverError

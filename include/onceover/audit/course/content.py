@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from onceover.audit.checks.result import PartitionResult
 from onceover.audit.course.partitions import PairPlan, Workers, compare_partitions, sample
 from onceover.audit.course.plans import PlanInputs
-from onceover.audit.model import Mode
-from onceover.audit.ranges.bounds import not_taken_in
-from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog
+from onceover.audit.model import Mode, Unverifiable
+from onceover.audit.ranges.bounds import not_taken_in, untold
+from onceover.audit.ranges.snapshot import AuditSnapshot
 from onceover.audit.ranges.tasks import TASK_RANGES
 from onceover.clock import now_ms
 from onceover.model import TopicPartition
@@ -70,14 +70,16 @@ def audit_content(prepared: Prepared, workers: Workers) -> Content:
     finished_ms, count = now_ms(), len(prepared.plans)
     beside = compared[count:]
     beside += [
-        _untouched(source, log) for source, log in prepared.snapshot.missing.items() if log.end > log.start
+        _untouched(source, not_taken_in(source, log))
+        for source, log in prepared.snapshot.missing.items()
+        if log.end > log.start
     ]
+    beside += [_untouched(source, untold(source, why)) for source, why in prepared.snapshot.untold.items()]
     return Content(prepared.snapshot, tuple(compared[:count]), finished_ms, tuple(beside))
 
 
-def _untouched(source: TopicPartition, log: PartitionLog) -> PartitionResult:
-    gap = not_taken_in(source, log)
-    bounds = log.start, log.start, 0, 0
+def _untouched(source: TopicPartition, gap: Unverifiable) -> PartitionResult:
+    bounds = gap.offset_from, gap.offset_from, 0, 0
     return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
 
 

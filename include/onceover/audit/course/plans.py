@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
-from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog, PartitionSnapshot
+from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
 from onceover.audit.ranges.tasks import Task
 from onceover.audit.ranges.tiling import Copied, Hole, StoredPair, borders, holes, tile
@@ -93,7 +95,16 @@ class PlanInputs(NamedTuple):
 
     def _bounds(self, seen: PartitionSnapshot, pair: StoredPair) -> Bounds:
         options = {"handled": self.handled, "repeats": self.snapshot.repeats}
+        if self.handled and not seen.away:
+            seen = replace(seen, away=self._away_beside(seen))
         return bound(seen, pair, from_watermark=self.from_watermark, **options)
+
+    def _away_beside(self, seen: PartitionSnapshot) -> str:
+        """Return why not all target partitions can be looked at in which a handler may have put records."""
+        of_topic = (each for each in self.snapshot.partitions if each.target.topic == seen.target.topic)
+        paired = (each.away for each in of_topic if each.away and each.target_log is None)
+        others = (why for tp, why in self.snapshot.untold.items() if tp.topic == seen.source.topic)
+        return next(chain(paired, others), "")
 
     def _pair(self, seen: PartitionSnapshot, target: TopicPartition) -> StoredPair:
         return StoredPair(self.store, seen.source, target, seen.since)

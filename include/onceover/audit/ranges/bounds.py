@@ -11,7 +11,8 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from onceover.audit.model import Mode, Reason, Unverifiable
-from onceover.audit.ranges.snapshot import PartitionLog, PartitionSnapshot
+from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.snapshot import PartitionSnapshot
 from onceover.model import TopicPartition
 from onceover.state.records.verified import Watermark
 
@@ -106,6 +107,12 @@ def not_taken_in(source: TopicPartition, log: PartitionLog) -> Unverifiable:
     return Unverifiable(Reason.NOT_ENROLLED, source, log.start, log.end, log.end - log.start, text)
 
 
+def untold(source: TopicPartition, why: str) -> Unverifiable:
+    """Return what is said of a partition without a counterpart of which nobody tells where its log ends."""
+    # At least one, so that it counts.
+    return Unverifiable(Reason.NO_LEADER, source, 0, 1, 1, why)
+
+
 def surplus(source: TopicPartition, source_id: UUID, target: TopicPartition, log: PartitionLog) -> Bounds:
     """Return the bounds of a target partition that is the copy of none: whatever is there is surplus.
 
@@ -132,6 +139,8 @@ class _Bounding:
 
     def bounds(self) -> Bounds:
         seen = self.seen
+        if seen.away:
+            return self._untold()
         here, there = self._log(seen.source_log, 0), self._log(seen.target_log, 1)
         if here is None or there is None or seen.position is None:
             return self._nothing(here, there)
@@ -238,6 +247,12 @@ class _Bounding:
     def _log(self, log: PartitionLog | None, side: int) -> PartitionLog | None:
         """Return the log, unless another topic bears its name."""
         return log if log is not None and log.topic_id == self.seen.enrolled[side] else None
+
+    def _untold(self) -> Bounds:
+        seen, start = self.seen, self._mark.offset if self._mark else self.seen.start
+        end = seen.source_log.end if seen.source_log is not None else seen.position or start
+        self._add(Reason.NO_LEADER, start, max(end, start + 1), seen.away)
+        return self._made(Mode.RECORDS, (start, start), (0, 0))
 
     def _nothing(self, here: PartitionLog | None, there: PartitionLog | None) -> Bounds:
         seen = self.seen

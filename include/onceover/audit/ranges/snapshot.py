@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
+from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.namematch import names_whole
 from onceover.state import names
@@ -36,29 +36,6 @@ from onceover.wire.progress import ProgressMeta
 SETTLE_S: Final = 10.0
 # Commit markers reach the data's partitions within milliseconds of the progress; a broker may restart.
 _MARKERS_S: Final = 30.0
-# What decides how long records stay, and who gives them their time.
-_KEYS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "message.timestamp.type")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLog:
-    """One partition's log on one side.
-
-    Args:
-        topic_id: of the topic as it is now.
-        start: first offset; ``stable`` the last stable offset; ``end`` the high watermark.
-        compacted: only the latest value of a key is promised to stay.
-        expires: records go by age or size; otherwise only a person removes them.
-        stamped: the broker stamps records itself when they arrive.
-    """
-
-    topic_id: UUID
-    start: int
-    stable: int
-    end: int
-    compacted: bool = False
-    expires: bool = True
-    stamped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +55,7 @@ class PartitionSnapshot:
         asked_from: source offset of the time that was asked for; None without.
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
         by_hand: an operator has written its progress: skipped records, or seeded it.
+        away: why nobody tells where one of the logs ends; empty where both are known.
     """
 
     source: TopicPartition
@@ -94,12 +72,13 @@ class PartitionSnapshot:
     asked_from: int | None = None
     since: int = 0
     by_hand: bool = False
+    away: str = ""
 
     @property
     def is_there(self) -> bool:
-        """True when both logs are there, and those that were copied: not others of the same name."""
+        """True when both logs are known, and those that were copied: not others of the same name."""
         here, there = self.source_log, self.target_log
-        return (here and here.topic_id, there and there.topic_id) == self.enrolled
+        return not self.away and (here and here.topic_id, there and there.topic_id) == self.enrolled
 
     @property
     def untimed(self) -> bool:
@@ -117,6 +96,8 @@ class AuditSnapshot:
         partitions: the enrolled ones that were asked for.
         missing: partitions on the source that the flow should copy and has not taken in.
         surplus: partitions on the target without a counterpart, each with the source partition it would have.
+        untold: source partitions that the flow does not copy, or whose copy is surplus, of which nobody tells
+            where their logs end, each with the reason.
         ids: cluster ids of source and target.
     """
 
@@ -126,6 +107,7 @@ class AuditSnapshot:
     missing: Mapping[TopicPartition, PartitionLog] = field(default_factory=dict)
     surplus: Mapping[TopicPartition, tuple[PartitionLog, TopicPartition]] = field(default_factory=dict)
     ids: tuple[str, str] = ("", "")
+    untold: Mapping[TopicPartition, str] = field(default_factory=dict)
 
     @property
     def repeats(self) -> bool:
@@ -234,6 +216,7 @@ class _Snapshots:
         self._flow = flow
         self._source = source
         self._target = target
+        self._here, self._there = AskedEnds(source), AskedEnds(target)
         self._selection = selection
         self._state = state
         self._enrolments = enrolments
@@ -241,7 +224,7 @@ class _Snapshots:
 
     def take(self, layout: Layout, ids: tuple[str, str]) -> AuditSnapshot:
         started_ms = now_ms()
-        here = partition_logs(self._source, sorted({e.source for e in self._enrolments}))
+        here = partition_logs(self._here, sorted({e.source for e in self._enrolments}))
         asked = self._asked(here)
         here = self._settled(here)
         progress = self._reached(layout, here)
@@ -273,11 +256,14 @@ class _Snapshots:
                         asked.get(source),
                         enrolment.since.get(source.partition, 0),
                         source.partition in enrolment.changed,
+                        self._here.away.get(source) or self._there.away.get(target, ""),
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
         missing.update(self._not_taken_in())
-        return AuditSnapshot(layout, started_ms, tuple(seen), missing, self._surplus(there), ids)
+        return AuditSnapshot(
+            layout, started_ms, tuple(seen), missing, self._surplus(there), ids, self._untold()
+        )
 
     # ---- the source
 
@@ -289,7 +275,9 @@ class _Snapshots:
         found = dict(logs)
         deadline, backoff = Deadline(self._selection.settle_s), Backoff()
         while True:
-            waiting = [tp for tp, each in found.items() if each.stable < each.end]
+            waiting = [
+                tp for tp, each in found.items() if each.stable < each.end and tp not in self._here.away
+            ]
             if not waiting:
                 return found
             found.update(self._stable_now({tp: found[tp] for tp in waiting}))
@@ -306,20 +294,19 @@ class _Snapshots:
             for tp, log_ in logs.items()
             if (at := progress.get(self._pairs.get(tp, tp))) is not None and at.offset > log_.stable
         ]
-        now = self._source.retry(lambda: self._source.list_offsets(past, calls.LATEST))
+        now = self._here.at(past, calls.LATEST)
         moved = {tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end)) for tp, at in now.items()}
         # Whatever is there behind the position came later than the audit began.
         return {**logs, **{tp: _until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
 
     def _stable_now(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
-        stable = self._source.retry(lambda: self._source.list_offsets(logs, calls.LATEST))
-        return {tp: replace(log_, stable=min(stable[tp], log_.end)) for tp, log_ in logs.items()}
+        stable = self._here.at(logs, calls.LATEST)
+        return {tp: replace(logs[tp], stable=min(at, logs[tp].end)) for tp, at in stable.items()}
 
     def _asked(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
         if self._selection.since_ms is None:
             return {}
-        since_ms, wanted = self._selection.since_ms, list(logs)
-        found = self._source.retry(lambda: self._source.list_offsets(wanted, since_ms))
+        found = self._here.at(logs, self._selection.since_ms)
         # -1: no record is so young.
         return {tp: offset if offset >= 0 else logs[tp].end for tp, offset in found.items()}
 
@@ -333,7 +320,9 @@ class _Snapshots:
             for name, info in sorted(topics.items())
             if name not in enrolled and self._selection.selects(name) and inside(name, info.is_internal)
         ]
-        return partition_logs(self._source, names_) if names_ else {}
+        # How long their records stay is nobody's question.
+        bounds = log_bounds(self._here, {name: topics[name] for name in names_})
+        return {tp: PartitionLog(topics[tp.topic].topic_id, *each) for tp, each in bounds.items()}
 
     # ---- the flow
 
@@ -375,11 +364,21 @@ class _Snapshots:
                 ends[tp] = meta.target_end
         deadline, backoff = Deadline(_MARKERS_S), Backoff()
         while True:
-            logs = partition_logs(self._target, topics)
+            logs = partition_logs(self._there, topics)
             hidden = [tp for tp, end in ends.items() if tp in logs and logs[tp].stable < end <= logs[tp].end]
             if not hidden or deadline.passed:
                 return logs
             backoff.pause(deadline, Retriable("transactions are being closed on the target"))
+
+    def _untold(self) -> dict[TopicPartition, str]:
+        """Return the partitions without a counterpart of which nobody tells where they end."""
+        sources, used = {e.target: e.source for e in self._enrolments}, set(self._pairs.values())
+        beside = {
+            TopicPartition(sources[tp.topic], tp.partition): why
+            for tp, why in self._there.away.items()
+            if tp not in used
+        }
+        return beside | {tp: why for tp, why in self._here.away.items() if tp not in self._pairs}
 
     def _surplus(
         self, logs: Mapping[TopicPartition, PartitionLog]
@@ -391,41 +390,6 @@ class _Snapshots:
             for tp, each in logs.items()
             if tp not in used
         }
-
-
-def partition_logs(cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, PartitionLog]:
-    """Return how the logs of all partitions of these topics are now.
-
-    Raises:
-        Retriable: the cluster is away.
-        UsageError: a topic may not be described.
-    """
-    infos = cluster.retry(lambda: cluster.topics(topics))
-    # Also what topics inherit: brokers may stamp, expire or compact what no topic says anything about.
-    configs = Admin(cluster).topic_configs(infos, standing=_KEYS).standing
-    tps = [TopicPartition(name, number) for name, info in infos.items() for number in info.partitions]
-    # The start last: what expired meanwhile must not be looked for.
-    end = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED))
-    stable = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST))
-    start = cluster.retry(lambda: cluster.list_offsets(tps, calls.EARLIEST))
-    return {
-        tp: _log(infos[tp.topic], configs.get(tp.topic, {}), start[tp], min(stable[tp], end[tp]), end[tp])
-        for tp in tps
-    }
-
-
-def _log(info: TopicInfo, config: Mapping[str, str], start: int, stable: int, end: int) -> PartitionLog:
-    policies = config.get("cleanup.policy", "delete").split(",")
-    kept = config.get("retention.ms") == "-1" and config.get("retention.bytes", "-1") == "-1"
-    return PartitionLog(
-        info.topic_id,
-        start,
-        stable,
-        end,
-        compacted="compact" in policies,
-        expires="delete" in policies and not kept,
-        stamped=config.get("message.timestamp.type") == "LogAppendTime",
-    )
 
 
 def _until(log_: PartitionLog, position: int) -> PartitionLog:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from onceover.audit.model import Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds
-from onceover.audit.ranges.snapshot import PartitionLog
+from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord

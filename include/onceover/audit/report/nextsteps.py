@@ -94,6 +94,8 @@ def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{command('replicate', flow, '--until', 'caught-up')}, then {command('audit', flow)}"
     if Reason.STOPPED in reasons or Reason.NOT_ENROLLED in reasons:
         yield f"{command('status', flow)} says what is stopped, or not taken in, and what to do"
+    if Reason.NO_LEADER in reasons:
+        yield f"bring the broker back that leads what is named there, then {command('audit', flow)}"
     if Reason.OPEN_TRANSACTION in reasons:
         yield f"wait until it has ended, then {command('audit', flow)}"
     unshown = [check for check in told["checks"]["listed"] if check["ok"] is None]

@@ -28,6 +28,7 @@ MEANING: Final[Mapping[str, str]] = {
     Reason.SKIPPED: "An operator told the flow to go past them.",
     Reason.NOT_COPIED_YET: "The flow had not copied them when the audit began.",
     Reason.NOT_IN_MAP: "The offset map no longer reaches back that far.",
+    Reason.NO_LEADER: "A broker is away: nobody tells what its partitions hold.",
     Reason.UNREADABLE: "Their batch cannot be decoded.",
     Reason.TOO_LARGE: "A record among them takes more memory than the audit may use.",
 }

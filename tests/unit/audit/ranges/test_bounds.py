@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from onceover.audit.model import Mode, Reason
 from onceover.audit.ranges.bounds import Bounds, PairMap, bound
-from onceover.audit.ranges.snapshot import PartitionLog, PartitionSnapshot
+from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.snapshot import PartitionSnapshot
 from onceover.audit.ranges.tiling import first_behind
 from onceover.model import TopicPartition
 from onceover.state.records.verified import Watermark

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.audit.ranges.snapshot import PartitionLog, partition_logs
+from onceover.audit.ranges import logs
+from onceover.audit.ranges.logs import AskedEnds, PartitionLog, partition_logs
+from onceover.errors import Retriable, UsageError
+from onceover.kafka import calls
 from onceover.model import TopicPartition
 from tests.support.fakes.fakecluster import FakeCluster
 
@@ -16,7 +19,7 @@ def log(own: dict[str, str], inherited: dict[str, str]) -> PartitionLog:
     cluster = FakeCluster("west")
     cluster.defaults.update(inherited)
     cluster.make_topic("t", 1).config.update(own)
-    return partition_logs(cluster, ["t"])[TopicPartition("t", 0)]
+    return partition_logs(AskedEnds(cluster), ["t"])[TopicPartition("t", 0)]
 
 
 @pytest.mark.parametrize("inherited", [False, True])
@@ -51,3 +54,55 @@ def test_size_and_age_may_be_limited_in_two_places(
 ) -> None:
     """A log that never ages is cut by its brokers' limit of size; what a topic sets comes first."""
     assert log(own, inherited).expires is expires
+
+
+NOT_AUTHORIZED = 29
+
+
+def two(cluster: FakeCluster) -> tuple[TopicPartition, TopicPartition]:
+    cluster.make_topic("t", 1)
+    cluster.make_topic("u", 1)
+    return TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+def test_a_configuration_that_may_not_be_read_is_no_guess() -> None:
+    """What a log cleaner has taken would count as lost, and stamped times as altered."""
+    cluster = FakeCluster("west")
+    two(cluster)
+    cluster.codes["DescribeConfigs t"].append(NOT_AUTHORIZED)
+    with pytest.raises(UsageError, match="configuration of topic t"):
+        partition_logs(AskedEnds(cluster), ["t", "u"])
+
+
+def test_a_partition_that_nobody_leads_is_named_and_the_others_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is waited for a little, once: what is asked next does not wait for it again."""
+    monkeypatch.setattr(logs, "_LED_S", 0.2)
+    cluster = FakeCluster("west")
+    led, unled = two(cluster)
+    cluster.all_topics["u"].leaders[0] = -1
+    ends = AskedEnds(cluster)
+    assert set(partition_logs(ends, ["t", "u"])) == {led}
+    assert ends.away == {unled: "u:0 has no leader on west at the moment"}
+    cluster.all_topics["u"].leaders[0] = 0
+    assert ends.at([led, unled], calls.LATEST) == {led: 0}
+
+
+def test_a_cluster_of_which_nobody_answers_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of its partitions: whoever asks tries again later."""
+    monkeypatch.setattr(logs, "_LED_S", 0.2)
+    cluster = FakeCluster("west")
+    both = two(cluster)
+    cluster.down.add(0)
+    with pytest.raises(Retriable):
+        AskedEnds(cluster).at(both, calls.LATEST)
+
+
+def test_a_topic_that_may_not_be_described_is_said() -> None:
+    """It is no broker that comes back."""
+    cluster = FakeCluster("west")
+    led, _ = two(cluster)
+    cluster.away[led] = UsageError("not authorized", resolve="grant it")
+    with pytest.raises(UsageError):
+        AskedEnds(cluster).at([led], calls.LATEST)

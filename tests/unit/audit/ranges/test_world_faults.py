@@ -17,7 +17,8 @@ from onceover.audit.course.plans import PlanInputs
 from onceover.audit.course.rowworkers import RowWorkers
 from onceover.audit.model import Finding, Unverifiable
 from onceover.audit.ranges.bounds import _Bounding
-from onceover.audit.ranges.snapshot import AuditSelection, AuditSnapshot, PartitionLog
+from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.snapshot import AuditSelection, AuditSnapshot
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
 from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.sketch import parse_mark

@@ -7,7 +7,7 @@ import pytest
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import Answer, audit, check, keep
 from tests.support.worlds.auditstory import EVENTS, Event, live
-from tests.support.worlds.auditworld import EPOCH_MS, KINDS, World
+from tests.support.worlds.auditworld import EPOCH_MS, KINDS, SOURCE, World
 
 # With the compiled code, and in soak without it.
 pytestmark = pytest.mark.usefixtures("either_way")
@@ -349,6 +349,35 @@ def test_map_that_has_forgotten_a_skip_is_no_loss() -> None:
     story = (Event("produce", 0, 2), Event("skip"), Event("copy", 0), Event("map expires"))
     answer = told("record", *story)
     assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NOT_IN_MAP"})
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("kind", ["record", "prefix", "at-least-once"])
+def test_what_is_lost_beside_a_partition_that_nobody_leads_is_found(kind: str, side: str) -> None:
+    """A broker that is away takes the answer from its own partitions only."""
+    story = (Event("produce", 0, 4), Event("produce", 1, 4), Event("copy", 0), Event("copy and lose", 1, 4))
+    world = live(kind, story, audits=())
+    topic = (
+        world.target.all_topics[world.kind.target] if side == "target" else world.source.all_topics[SOURCE]
+    )
+    topic.leaders[0] = -1
+    answer = audit(world, START)
+    check(world, answer)
+    assert answer.verdict is Verdict.FAIL
+    assert {each.source.partition for each in answer.result.findings if each.source is not None} == {1}
+    assert ("NO_LEADER", 0) in {(str(e.reason), e.source.partition) for e in answer.result.unverifiable}
+
+
+@pytest.mark.parametrize("partition", [0, 2], ids=["that a source partition has, too", "beyond the source's"])
+def test_what_a_handler_may_have_put_where_nobody_leads_is_not_called_lost(partition: int) -> None:
+    """Its records are in any partition of the target: none of the source's can be compared then."""
+    story = (Event("produce", 0, 4), Event("produce", 1, 4), Event("copy", 0), Event("copy", 1))
+    world = live("handler", story, audits=())
+    world.target.all_topics[world.kind.target].leaders[partition] = -1
+    answer = audit(world, START)
+    check(world, answer)
+    assert answer.verdict is Verdict.UNVERIFIABLE
+    assert {e.source.partition for e in answer.result.unverifiable} >= {0, 1}
 
 
 def test_every_event_can_happen_in_every_world() -> None:
