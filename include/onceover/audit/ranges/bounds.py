@@ -231,10 +231,19 @@ class _Bounding:
             return source_to
         at = self.pair_map.to_source(there.stable)
         if at is None:
-            at = (self.pair_map.first(target=there.stable) or (self._wanted()[0], 0))[0]
+            at = self._hidden_from(there.stable)
         at = min(at, source_to)
         self._add_gap(Reason.OPEN_TRANSACTION, at, source_to, _HIDDEN.format(at=there.stable))
         return at
+
+    def _hidden_from(self, stable: int) -> int:
+        """Return the first source offset whose copy may be hidden: the map does not tell of ``stable``."""
+        beyond, begin = self.pair_map.first(target=stable), self._wanted()[0]
+        if beyond is None:
+            return begin
+        # A marker lies there; unless the map has forgotten what was copied before, which may be hidden, too.
+        last = self.pair_map.to_target(beyond[0] - 1)
+        return beyond[0] if last is not None and last <= stable else begin
 
     def _upper(self, here: PartitionLog, position: int) -> None:
         at = min(position, here.stable)

@@ -351,6 +351,17 @@ def test_map_that_has_forgotten_a_skip_is_no_loss() -> None:
     assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NOT_IN_MAP"})
 
 
+@pytest.mark.parametrize("kind", ["record", "prefix"])
+def test_what_the_map_has_forgotten_behind_an_open_transaction_is_hidden_too(kind: str) -> None:
+    """The target shows nothing, and the map begins with the second record: the first one is not lost."""
+    story = (
+        *(Event("produce"), Event("produce"), Event("foreign transaction")),
+        *(Event("copy and repeat"), Event("copy"), Event("map expires")),
+    )
+    answer = told(kind, *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"OPEN_TRANSACTION"})
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 @pytest.mark.parametrize("kind", ["record", "prefix", "at-least-once"])
 def test_what_is_lost_beside_a_partition_that_nobody_leads_is_found(kind: str, side: str) -> None:
