@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, Retriable
@@ -38,6 +39,7 @@ from onceover.state.log import StateLog
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.records.layout import check_clusters, layout_in
 from onceover.state.records.progress import beside, copied_between
+from onceover.stops.record import stopped_in
 from onceover.wire.mirroroutput import encode_heartbeat
 
 # A heartbeat under way is looked for this often in its interval, and its age is known as exactly as that.
@@ -57,11 +59,14 @@ class FlowView:
     def __init__(self, flow: str, source: Cluster, target: Cluster) -> None:
         self._flow = flow
         self.source, self.target = source, target
-        self._state = StateLog(target, names.state_topic(flow), names.STATE_LEADER)
+        topic = names.state_topic(flow)
+        self._state = StateLog(target, topic, names.STATE_LEADER)
+        self._stops = StateLog(target, topic, names.STATE_OTHERS, prefixes=(names.STOP_PREFIX,))
 
     def close(self) -> None:
-        """Close the connection of its own."""
+        """Close the connections of its own."""
         self._state.close()
+        self._stops.close()
 
     def enrolments(self) -> dict[str, Enrolment]:
         """Return the flow's topics by target name.
@@ -78,6 +83,14 @@ class FlowView:
         """Return the next source offsets by target partition; at worst those before a pending transaction."""
         group = names.progress_group(self._flow)
         return self.target.retry(lambda: self.target.committed(group, None, stable=False))
+
+    def stopped(self) -> set[TopicPartition]:
+        """Return the target partitions that are stopped, as far as that is decided.
+
+        Raises:
+            Retriable: the target is away.
+        """
+        return stopped_in(self.target.retry(lambda: self._stops.catch_up(wait=False)))
 
 
 class CheckpointRound:
@@ -201,7 +214,8 @@ class HeartbeatRound:
     """Two signs: ``heartbeats`` says that the flow runs, ``<source>.heartbeats`` that it copies.
 
     A record of the second one has the time of a moment at which all that could be read on the source is on
-    the target; its own timestamp says when that was so.
+    the target; its own timestamp says when that was so. It is written only while both topics are those that
+    the flow copies between, the source has what was copied, and no partition is stopped.
     """
 
     name: Final = "heartbeats"
@@ -230,16 +244,18 @@ class HeartbeatRound:
         for topic in (self._running, self._copying):
             if topic.name in enrolments:
                 raise _copied(topic.name)
-        active = {source: e for e in enrolments.values() if e.active for source in e.sources()}
+        topics = {target: e for target, e in enrolments.items() if e.active}
+        active = {source: e for e in topics.values() for source in e.sources()}
         now_s = time.monotonic()
         due = now_s >= self._next_s
         if due:
             self._running.write(dict([encode_heartbeat(*self._aliases, now_ms())]))
             # Not before: what could not be written is due at the next look, however soon that is.
             self._next_s = now_s + settings.heartbeat_interval_s
+        self._wave.keep_to(topics)
         self._look(active)
         if due and not self._wave.under_way:
-            self._wave.begin(now_ms(), self._ends(active))
+            self._wave.begin(now_ms(), self._ends(active), topics)
             self._look(active)
         pause_s = self._next_s - time.monotonic()
         if self._wave.under_way:
@@ -259,12 +275,58 @@ class HeartbeatRound:
         """Write the heartbeat that has arrived; kept until it is written."""
         if self._arrived_ms is None and self._wave.under_way:
             progress = self._view.progress()
-            committed = {source: progress.get(e.target_of(source)) for source, e in active.items()}
-            positions = {tp: None if c is None else c.offset for tp, c in committed.items()}
-            self._arrived_ms = self._wave.arrived(positions)
+            positions = {source: _position(source, e, progress) for source, e in active.items()}
+            # What costs requests only where it matters: a flow that lags is looked at often.
+            if self._wave.reached(positions) and self._is_so(active, positions):
+                self._arrived_ms = self._wave.arrive()
         if self._arrived_ms is not None:
             self._copying.write(dict([encode_heartbeat(*self._aliases, self._arrived_ms)]))
             self._arrived_ms = None
+
+    def _is_so(
+        self, active: Mapping[TopicPartition, Enrolment], positions: Mapping[TopicPartition, int | None]
+    ) -> bool:
+        """Tell whether positions, read before, speak of the topics that bear the names now, as they are."""
+        targets = {enrolment.target_of(source) for source, enrolment in active.items()}
+        if targets & self._view.stopped() or not self._are_those(active.values()):
+            return False
+        return self._has_copied(positions)
+
+    def _are_those(self, enrolments: Iterable[Enrolment]) -> bool:
+        """Tell whether all topics are those that are enrolled.
+
+        An id does not come back: the ends of a source's log that were read before were this one's, too.
+        """
+        ids = {e.source: e.source_id for e in enrolments}, {e.target: e.target_id for e in enrolments}
+        clusters = self._view.source, self._view.target
+        return all(_ids(cluster, its) == its for cluster, its in zip(clusters, ids, strict=True))
+
+    def _has_copied(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        """Tell whether the source still has everything up to the positions.
+
+        They were read before its high watermark is, and none is greater than that was then: only a log that
+        has lost records ends before them. The LSO that the heartbeat waits for is an older one.
+        """
+        source, isolation = self._view.source, calls.READ_UNCOMMITTED
+        ends = source.retry(lambda: source.each_offset(positions, calls.LATEST, isolation)).found
+        return all(at is not None and at <= ends.get(tp, -1) for tp, at in positions.items())
+
+
+def _position(
+    source: TopicPartition, enrolment: Enrolment, progress: Mapping[TopicPartition, CommittedOffset]
+) -> int | None:
+    """Return the next offset to copy; None where it is not known, or is one in another topic's log."""
+    committed = progress.get(enrolment.target_of(source))
+    meta = beside(committed).meta
+    if committed is None or meta is None:
+        return None
+    return committed.offset if (meta.source_topic_id, meta.target_topic_id) == enrolment.ids else None
+
+
+def _ids(cluster: Cluster, topics: Collection[str]) -> dict[str, UUID]:
+    """Return which topics bear these names now, as far as the cluster says."""
+    found = cluster.retry(lambda: cluster.each_topic(sorted(topics))).found
+    return {name: info.topic_id for name, info in found.items()}
 
 
 def _check_complete(view: GroupView) -> None:

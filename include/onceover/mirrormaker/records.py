@@ -14,6 +14,7 @@ from typing import Final
 from onceover.groups.decide import PartitionFacts
 from onceover.groups.plan import GroupView
 from onceover.model import TopicPartition
+from onceover.state.records.enrolment import Enrolment
 from onceover.wire.mirroroutput import encode_checkpoint, encode_offset_sync
 from onceover.wire.offsetmap import MapRecord
 
@@ -101,7 +102,7 @@ def offset_sync(source: TopicPartition, records: Sequence[MapRecord]) -> tuple[b
 
 
 class HeartbeatUnderWay:
-    """A heartbeat under way: it has arrived when all that was on the source before it is copied.
+    """A heartbeat under way: it may arrive when all that was on the source before it is copied.
 
     MirrorMaker writes a heartbeat to the source and copies it; this one takes the same way without writing.
     """
@@ -109,33 +110,48 @@ class HeartbeatUnderWay:
     def __init__(self) -> None:
         self._at_ms: int | None = None
         self._ends: Mapping[TopicPartition, int] = {}
+        self._topics: Mapping[str, Enrolment] = {}
 
     @property
     def under_way(self) -> bool:
         """True between ``begin`` and the arrival."""
         return self._at_ms is not None
 
-    def begin(self, at_ms: int, ends: Mapping[TopicPartition, int]) -> None:
+    def begin(self, at_ms: int, ends: Mapping[TopicPartition, int], topics: Mapping[str, Enrolment]) -> None:
         """Send one off.
 
         Args:
             at_ms: a time before ``ends`` were read.
             ends: LSO of every source partition that is copied.
+            topics: what is copied, by target topic.
         """
-        self._at_ms, self._ends = at_ms, ends
+        self._at_ms, self._ends, self._topics = at_ms, ends, topics
 
-    def arrived(self, positions: Mapping[TopicPartition, int | None]) -> int | None:
-        """Return the time of a heartbeat that has arrived, once; None while none has.
+    def keep_to(self, topics: Mapping[str, Enrolment]) -> None:
+        """Give it up where somebody has moved a position, or accepted a namesake: it may never get there.
+
+        Args:
+            topics: what is copied now.
+        """
+        if not all(topics.get(target, before).is_still(before) for target, before in self._topics.items()):
+            self._at_ms = None
+
+    def reached(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        """Tell whether one is under way, and all that was there before it is copied by these positions.
 
         Args:
             positions: next offset to copy of the source partitions that are copied now, None where that is
                 not known; one that is no longer among them is not waited for.
         """
         if self._at_ms is None:
-            return None
+            return False
         for source, end in self._ends.items():
             position = positions.get(source) if source in positions else end
             if position is None or position < end:
-                return None
+                return False
+        return True
+
+    def arrive(self) -> int | None:
+        """Return the time of the one under way, once; None where there is none."""
         at_ms, self._at_ms = self._at_ms, None
         return at_ms

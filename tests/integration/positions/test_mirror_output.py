@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.mirrormaker.records import checkpoints_topic, replicated_heartbeats_topic
+from onceover.mirrormaker.records import HEARTBEATS_TOPIC, checkpoints_topic, replicated_heartbeats_topic
 from tests.support.connect.mirrorclient import UNKNOWN, Answers, ask
 from tests.support.flows.feeds import PARTITIONS, feed
 from tests.support.flows.groups import commit, commit_all, unread
@@ -142,3 +142,34 @@ def test_a_running_flow_follows_its_groups_also_into_a_topic_made_anew(replica: 
         exists = AdminClient(replica.target_client)
         wait_until(lambda: there in exists.list_topics(timeout=_TIMEOUT_S).topics, _TIMEOUT_S, "made anew")
         wait_for(3)
+
+
+@pytest.mark.soak
+def test_a_topic_that_was_made_anew_ends_the_sign_that_all_is_copied(replica: Replica) -> None:
+    """The position stays behind the end of the new one; the sign that the flow runs goes on."""
+    copying = replicated_heartbeats_topic(mirrored(replica))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+
+    def next_of(name: str) -> int:
+        """Wait for heartbeats of two more intervals; return where the last one is."""
+        end = max(read_records(replica.target_client, name))
+
+        def written() -> bool:
+            return max(read_records(replica.target_client, name)) > end + 1
+
+        wait_until(written, _TIMEOUT_S, f"heartbeats in {name}")
+        return max(read_records(replica.target_client, name))
+
+    with replica.running():
+        next_of(copying)
+        delete_topics(replica.source_client, [topic])
+        replica.source.create_topic(topic)
+        replica.source.plain(topic, 0, replica.source.records(4))
+        wait_until(lambda: replica.stop_of(topic), _TIMEOUT_S, "the partition stops")
+        # What was found to be so before may be written behind the stop.
+        next_of(HEARTBEATS_TOPIC)
+        last = max(read_records(replica.target_client, copying))
+        next_of(HEARTBEATS_TOPIC)
+        assert max(read_records(replica.target_client, copying)) == last

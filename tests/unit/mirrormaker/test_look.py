@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -14,18 +15,22 @@ from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, Retriable
 from onceover.groups.decide import Direction, PartitionFacts
 from onceover.groups.plan import GroupFacts, GroupView
-from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.calls import READ_UNCOMMITTED, CommittedOffset
+from onceover.kafka.each import Each
+from onceover.kafka.ports import TopicInfo
 from onceover.mirrormaker import look as mirrorrounds
 from onceover.mirrormaker.look import CheckpointRound, HeartbeatRound
 from onceover.mirrormaker.records import MirrorSettings
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import first_progress
 from onceover.wire.offsetlookup import Translated
 
 RUNNING, COPYING = "heartbeats", "east.heartbeats"
 KEY = b"\x00\x04east\x00\x04west"
 INTERVAL_S = 1000.0
 SETTINGS = MirrorSettings(False, False, True, 60.0, INTERVAL_S, str.isalpha)
+AT_ONCE = replace(SETTINGS, heartbeat_interval_s=0.0)
 T = TypeVar("T")
 
 
@@ -56,25 +61,60 @@ class FakeCheckpoints:
 
 
 class FakeView:
-    """A flow with topics of one partition, ten records each on the source."""
+    """A flow with topics of one partition, ten records each on the source when a heartbeat is sent off.
+
+    Args:
+        known: what is enrolled; ``positions`` how far it is copied, by target topic.
+        sources: which topics there are; ``targets`` likewise.
+        high: how far the source's logs reach now.
+        stops: target partitions that are stopped.
+        put: positions that are others than ``positions`` says, or have something else beside them.
+    """
 
     def __init__(self, *topics: str) -> None:
         self.known = {topic: enrolment(topic) for topic in topics}
         self.positions: dict[str, int] = {}
-        self.source = SimpleNamespace(alias="east", retry=self.retry, list_offsets=self.list_offsets)
-        self.target = SimpleNamespace(alias="west")
+        self.sources = {topic: e.source_id for topic, e in self.known.items()}
+        self.targets = {topic: e.target_id for topic, e in self.known.items()}
+        self.high = dict.fromkeys(topics, 12)
+        self.stops: set[TopicPartition] = set()
+        self.put: dict[TopicPartition, CommittedOffset] = {}
+        self.source = self.cluster("east", self.sources)
+        self.target = self.cluster("west", self.targets)
+
+    def cluster(self, alias: str, ids: Mapping[str, uuid.UUID]) -> SimpleNamespace:
+        def each_topic(names: Iterable[str]) -> Each[str, TopicInfo]:
+            return Each({name: TopicInfo(name, ids[name], {}, False) for name in names if name in ids})
+
+        return SimpleNamespace(
+            alias=alias,
+            retry=self.retry,
+            list_offsets=self.list_offsets,
+            each_offset=self.each_offset,
+            each_topic=each_topic,
+        )
 
     def retry(self, attempt: Callable[[], T]) -> T:
         return attempt()
 
     def list_offsets(self, partitions: Iterable[TopicPartition], _: int) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 10)
+        return {tp: min(10, self.high[tp.topic]) for tp in partitions}
+
+    def each_offset(
+        self, partitions: Iterable[TopicPartition], _: int, isolation: int
+    ) -> Each[TopicPartition, int]:
+        assert isolation == READ_UNCOMMITTED
+        return Each({tp: self.high[tp.topic] for tp in partitions if tp.topic in self.high})
 
     def enrolments(self) -> dict[str, Enrolment]:
         return self.known
 
     def progress(self) -> dict[TopicPartition, CommittedOffset]:
-        return {TopicPartition(t, 0): CommittedOffset(0, o, 0, "") for t, o in self.positions.items()}
+        copied = {t: first_progress(self.known[t], offset, 1) for t, offset in self.positions.items()}
+        return {TopicPartition(t, 0): CommittedOffset(0, *at) for t, at in copied.items()} | self.put
+
+    def stopped(self) -> set[TopicPartition]:
+        return self.stops
 
 
 def enrolment(topic: str, *, active: bool = True) -> Enrolment:
@@ -97,8 +137,8 @@ class Case:
     def topic(self, _cluster: object, name: str, _factor: int) -> FakeTopic:
         return self.topics.setdefault(name, FakeTopic(name))
 
-    def run(self) -> float:
-        return self.round.run(SETTINGS)
+    def run(self, settings: MirrorSettings = SETTINGS) -> float:
+        return self.round.run(settings)
 
 
 def test_a_heartbeat_is_replicated_when_all_that_was_there_before_it_is_copied(
@@ -132,6 +172,107 @@ def test_a_flow_that_copied_all_replicates_its_heartbeat_at_once(monkeypatch: py
     case = Case(monkeypatch, "a")
     case.view.positions = {"a": 12}
     assert case.run() > INTERVAL_S / 10
+    assert len(case.topics[COPYING].times) == 1
+
+
+def recreate(view: FakeView) -> None:
+    view.sources["a"] = uuid.uuid4()
+
+
+def recreate_copy(view: FakeView) -> None:
+    view.targets["a"] = uuid.uuid4()
+
+
+def delete(view: FakeView) -> None:
+    del view.sources["a"]
+
+
+def delete_copy(view: FakeView) -> None:
+    del view.targets["a"]
+
+
+def shorten(view: FakeView) -> None:
+    view.high["a"] = 9
+
+
+def hide_end(view: FakeView) -> None:
+    del view.high["a"]
+
+
+def stop(view: FakeView) -> None:
+    view.stops.add(TopicPartition("a", 0))
+
+
+def accept_for_others(view: FakeView) -> None:
+    """Let the flow copy other topics of these names, but for this partition."""
+    former = view.known["a"]
+    anew = enrolment("a")
+    view.known["a"] = replace(anew, former={0: former.ids})
+    view.sources["a"], view.targets["a"] = anew.source_id, anew.target_id
+    view.put[TopicPartition("a", 0)] = CommittedOffset(0, *first_progress(former, 10, 1))
+
+
+def move_by_hand(view: FakeView) -> None:
+    view.put[TopicPartition("a", 0)] = CommittedOffset(0, 10, -1, "")
+
+
+@pytest.mark.parametrize(
+    "happen",
+    [
+        recreate,
+        recreate_copy,
+        delete,
+        delete_copy,
+        shorten,
+        hide_end,
+        stop,
+        accept_for_others,
+        move_by_hand,
+    ],
+)
+def test_no_heartbeat_is_replicated_where_positions_prove_nothing(
+    monkeypatch: pytest.MonkeyPatch, happen: Callable[[FakeView], None]
+) -> None:
+    """The position is where it was: behind all that a shorter log, or an empty one of that name, holds.
+
+    The sign that the flow runs is written all the same.
+    """
+    case = Case(monkeypatch, "a", "b")
+    case.view.positions = {"a": 10, "b": 9}
+    case.run(AT_ONCE)
+    case.view.positions["b"] = 10
+    happen(case.view)
+    for _ in range(2):
+        case.run(AT_ONCE)
+    assert (len(case.topics[RUNNING].times), case.topics[COPYING].times) == (3, [])
+
+
+def test_heartbeats_go_on_where_a_stop_is_resolved_or_its_topic_has_left_the_flow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(monkeypatch, "a", "b")
+    case.view.positions = {"a": 10, "b": 10}
+    case.view.stops = {TopicPartition("a", 0), TopicPartition("b", 0)}
+    case.run()
+    assert case.topics[COPYING].times == []
+    case.view.stops.remove(TopicPartition("b", 0))
+    case.view.known["a"] = replace(case.view.known["a"], active=False)
+    case.run()
+    assert len(case.topics[COPYING].times) == 1
+
+
+def test_a_heartbeat_that_waits_for_a_topic_that_is_gone_does_not_hold_up_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An operator has let the flow copy the new topic of that name, which has fewer records."""
+    case = Case(monkeypatch, "a")
+    case.view.positions = {"a": 7}
+    case.run(AT_ONCE)
+    case.view.known["a"] = anew = enrolment("a")
+    case.view.sources["a"], case.view.targets["a"] = anew.source_id, anew.target_id
+    case.view.high["a"] = 3
+    case.view.positions = {"a": 3}
+    case.run(AT_ONCE)
     assert len(case.topics[COPYING].times) == 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from onceover.mirrormaker.records import (
     replicated_heartbeats_topic,
 )
 from onceover.model import TopicPartition
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.scope import Rules, explain
 from onceover.wire.mirroroutput import encode_checkpoint, encode_offset_sync
@@ -26,6 +29,8 @@ from onceover.wire.offsetmap import MapRecord, Segment
 
 SOURCE, TARGET = TopicPartition("a", 0), TopicPartition("east.a", 0)
 OTHER = TopicPartition("a", 1)
+ENROLMENT = Enrolment("a", "east.a", uuid.uuid4(), uuid.uuid4(), {0: 0}, 0)
+TOPICS = {"east.a": ENROLMENT}
 
 
 def facts(**changes: Any) -> PartitionFacts:
@@ -121,20 +126,41 @@ def test_without_a_record_there_is_no_offset_sync() -> None:
 
 def test_a_heartbeat_arrives_once_when_every_partition_is_copied_to_where_it_was() -> None:
     wave = HeartbeatUnderWay()
-    assert wave.arrived({SOURCE: 10}) is None
-    wave.begin(1000, {SOURCE: 10, OTHER: 5})
+    assert not wave.reached({SOURCE: 10})
+    wave.begin(1000, {SOURCE: 10, OTHER: 5}, TOPICS)
     assert wave.under_way
     for positions in ({SOURCE: 9, OTHER: 5}, {SOURCE: 10, OTHER: 4}, {SOURCE: 10, OTHER: None}):
-        assert wave.arrived(positions) is None
-    assert wave.arrived({SOURCE: 10, OTHER: 7}) == 1000
+        assert not wave.reached(positions)
+    assert wave.reached({SOURCE: 10, OTHER: 7})
+    assert wave.arrive() == 1000
     assert not wave.under_way
-    assert wave.arrived({SOURCE: 10, OTHER: 7}) is None
+    assert not wave.reached({SOURCE: 10, OTHER: 7})
+    assert wave.arrive() is None
 
 
 def test_a_heartbeat_does_not_wait_for_a_partition_that_has_left_the_flow() -> None:
     wave = HeartbeatUnderWay()
-    wave.begin(1000, {SOURCE: 10, OTHER: 5})
-    assert wave.arrived({SOURCE: 10}) == 1000
+    wave.begin(1000, {SOURCE: 10, OTHER: 5}, TOPICS)
+    wave.keep_to({})
+    assert wave.reached({SOURCE: 10})
+
+
+@pytest.mark.parametrize(
+    ("now", "kept"),
+    [
+        (replace(ENROLMENT, start={0: 0, 1: 0}), True),
+        (replace(ENROLMENT, source_id=uuid.uuid4()), False),
+        (replace(ENROLMENT, changed={0: "skipped"}, placed={0: PlacedProgress(7, 3, 0)}), False),
+    ],
+)
+def test_a_heartbeat_is_given_up_where_positions_are_others_than_those_it_waits_for(
+    now: Enrolment, *, kept: bool
+) -> None:
+    """They are in another log, or were put back: the next one is not kept waiting."""
+    wave = HeartbeatUnderWay()
+    wave.begin(1000, {SOURCE: 10}, TOPICS)
+    wave.keep_to({"east.a": now, "east.b": replace(ENROLMENT, target="east.b")})
+    assert wave.under_way is kept
 
 
 def test_the_topics_are_called_as_mirrormaker_calls_them_and_are_no_part_of_a_flow() -> None:

@@ -179,6 +179,21 @@ class Manifest:
         """Return it with one more step done."""
         return replace(self, steps=(*self.steps, (step, now_ms())), finished=finished)
 
+    def goes_on_from(self, other: Manifest) -> bool:
+        """Tell whether it is ``other`` and more of the same run: a step, or an order that came later.
+
+        Not where two machines have gone on from the same place: then neither knows what the other did.
+        """
+        if self.begun_ms != other.begun_ms or self.steps[: len(other.steps)] != other.steps:
+            return False
+        orders = self._last_order, other._last_order
+        return orders[0] >= orders[1] and (orders[0] > orders[1] or len(self.steps) > len(other.steps))
+
+    @property
+    def _last_order(self) -> int:
+        """Offset of the connector's newest order that the run knows of: they are noted without a step."""
+        return max((*(self.left or {}).values(), *self.given), default=-1)
+
     def encode(self) -> bytes:
         """Return the file's content."""
         document = asdict(self) | {"offsets": None if self.offsets is None else self.pairs()}
@@ -262,7 +277,8 @@ class ManifestStore:
     def load(self, connector: str, operation: str) -> Manifest | None:
         """Return the newest run's manifest, None when there is none.
 
-        The cluster has the newest run, whoever's it is; the file may know a step more of it.
+        The cluster has the newest run, whoever's it is, and is told first. The file may know a step more of
+        it, or what became of an order, where the cluster could not be told: then it counts.
 
         Raises:
             NeedsOperator: MANIFEST_DAMAGED.
@@ -272,8 +288,7 @@ class ManifestStore:
         there = None if self._elsewhere is None else self._elsewhere.load(connector, operation)
         if here is None or there is None:
             return here or there
-        same = here.begun_ms == there.begun_ms and len(here.steps) >= len(there.steps)
-        return here if same else there
+        return here if here.goes_on_from(there) else there
 
     def _file(self, connector: str, operation: str) -> Manifest | None:
         path = self.path(connector, operation)

@@ -2,7 +2,8 @@
 
 Invariant: ``stop`` and ``configure`` return only when every worker that can be heard has reported a stopped
 connector without tasks for some seconds on end: after a change of configuration its status flips for about a
-second (measured). Without exactly-once, a worker that cannot be heard ends the run: nothing would fence it.
+second (measured). Where none can be heard nothing is reported, and nothing returns. Without exactly-once, a
+worker that cannot be heard ends the run: nothing would fence it.
 """
 
 from __future__ import annotations
@@ -79,39 +80,55 @@ class Lifecycle:
         idle_s: float = _IDLE_S,
     ) -> None:
         self._rest = rest
-        self._urls = list(urls)
+        self._urls = urls
+        self._silent: set[str] = set()
         self._exactly_once = exactly_once
         self._patience_s = patience_s
         self._stable_s = stable_s
         self._idle_s = idle_s
 
     def states(self, name: str) -> list[ConnectorState]:
-        """Return the connector as every worker reports it.
+        """Return the connector as every worker reports it that can be heard: at least one.
 
         Raises:
             NeedsOperator: without exactly-once, a worker is silent.
             Retriable: no worker answers.
         """
-        found, problem = [], None
-        for url in list(self._urls):
-            try:
-                found.append(self._state(name, url))
-            except Retriable as error:
-                problem = error
-                if not self._exactly_once:
-                    raise NeedsOperator(
-                        f"{error.message}: it may be frozen, still run tasks, and nothing can fence them "
-                        "without exactly-once",
-                        code=error.code,
-                        where=url,
-                        expected="an answer of every worker",
-                        seen=error.seen,
-                        resolve="end or continue that worker, then run again",
-                    ) from error
-                self._urls.remove(url)
-        if not found and problem is not None:
-            raise problem
-        return found
+        problem = Retriable(f"no worker tells of {name}", code=ConnectorCode.WORKER_UNREACHABLE, where=name)
+        # One that was silent is not waited for at every look, as the connector may stand still meanwhile; but
+        # where the others are silent now, nobody else can tell.
+        passed_over = [url for url in self._urls if url in self._silent]
+        for urls in ([url for url in self._urls if url not in self._silent], passed_over):
+            found = []
+            for url in urls:
+                try:
+                    found.append(self._state(name, url))
+                except Retriable as error:
+                    problem = error
+                    self._pass_over(url, error)
+                else:
+                    self._silent.discard(url)
+            if found:
+                return found
+        raise problem
+
+    def _pass_over(self, url: str, error: Retriable) -> None:
+        """Leave a silent worker out for now.
+
+        Raises:
+            NeedsOperator: without exactly-once.
+        """
+        if not self._exactly_once:
+            raise NeedsOperator(
+                f"{error.message}: it may be frozen, still run tasks, and nothing can fence them "
+                "without exactly-once",
+                code=error.code,
+                where=url,
+                expected="an answer of every worker",
+                seen=error.seen,
+                resolve="end or continue that worker, then run again",
+            ) from error
+        self._silent.add(url)
 
     def _state(self, name: str, url: str) -> ConnectorState:
         """Return the connector as one worker reports it, which may just be starting.

@@ -144,6 +144,42 @@ def test_what_another_machine_did_last_counts(tmp_path: Path, lost: bool) -> Non
     assert ManifestStore(tmp_path, Cluster(None)).load("c", "migrate") == further
 
 
+LEFT = begun().with_step("configure").with_orders({"config": 90, "target": 100})
+ASKING = LEFT.with_orders({"config": 90, "target": 100}, "STARTED")
+RESUMED = ASKING.with_given(105).with_orders({"config": 90, "target": 105})
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "further"),
+    [
+        # Another machine went on with the run: it gave an order, noted that it was its own, and was killed.
+        (LEFT, RESUMED, "there"),
+        (ASKING, RESUMED, "there"),
+        # This machine was killed between the cluster's record and the file.
+        (LEFT, ASKING, "there"),
+        # The cluster was away when the run learnt what became of its order.
+        (RESUMED, ASKING, "here"),
+        # Somebody else's order came beside its own, of which alone it knows.
+        (ASKING.with_given(105), ASKING, "here"),
+        # Another machine has gone on from there without having heard of that.
+        (RESUMED, ASKING.with_given(107).with_orders({"config": 90, "target": 107}), "there"),
+        (RESUMED, LEFT.with_step("settled"), "there"),
+        (RESUMED.with_step("resume"), LEFT.with_step("settled"), "there"),
+        (LEFT.with_step("resume"), RESUMED, "there"),
+        # Written by a release that did not look at orders.
+        (replace(LEFT, left=None), RESUMED, "there"),
+        (RESUMED, replace(LEFT, left=None), "here"),
+    ],
+)
+def test_the_file_counts_only_where_it_knows_more_of_the_run_than_the_cluster(
+    tmp_path: Path, here: Manifest, there: Manifest, further: str
+) -> None:
+    """Orders are noted without a step: whoever does not know the run's own takes them for somebody else's."""
+    store = ManifestStore(tmp_path, Cluster(there))
+    store.save(here)
+    assert store.load("c", "migrate") == {"here": here, "there": there}[further]
+
+
 def test_full_disk_loses_no_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It alone may know what the connector did before it was stopped."""
     store, first = ManifestStore(tmp_path), begun().with_step("stop")

@@ -294,6 +294,53 @@ def test_silent_worker_is_passed_over_under_exactly_once() -> None:
     assert workers.state == "STOPPED"
 
 
+def test_silence_of_all_workers_is_no_answer_however_often_they_are_asked() -> None:
+    """They are restarted while a stop is awaited, and fenced because of that: nobody has said "stopped"."""
+    workers, fenced = FakeWorkers(), []
+
+    def restart(request: httpx.Request) -> None:
+        if (request.url.host, request.url.path) == ("w2", "/connectors/c/status"):
+            workers.silent.update(("w1", "w2"))
+
+    workers.faults.append(restart)
+    commanded = lifecycle(workers)
+    with pytest.raises(Retriable) as caught:
+        commanded.stop("c", lambda: fenced.append(True))
+    assert (caught.value.code, fenced) == ("WORKER_UNREACHABLE", [True])
+    with pytest.raises(Retriable):
+        commanded.check_alive("c")
+
+
+def test_workers_that_were_silent_are_asked_again_once_nobody_else_answers() -> None:
+    """A connector that has failed meanwhile is not one that runs."""
+    workers = FakeWorkers(silent={"w1"})
+    commanded = lifecycle(workers)
+    assert len(commanded.states("c")) == 1
+    workers.silent = {"w1", "w2"}
+    with pytest.raises(Retriable):
+        commanded.states("c")
+    workers.silent, workers.tasks = set(), ["FAILED"]
+    assert [state.has_failed for state in commanded.states("c")] == [True, True]
+    workers.silent = {"w2"}
+    assert [state.has_failed for state in commanded.states("c")] == [True]
+
+
+def test_worker_that_was_silent_is_not_waited_for_again_while_another_answers() -> None:
+    """Its tasks are fenced, and the connector stands still meanwhile."""
+    workers = FakeWorkers(silent={"w1"})
+    commanded = lifecycle(workers)
+    commanded.states("c")
+    commanded.stop("c")
+    assert workers.sent("GET").count(("w1", "/connectors/c")) == 1
+
+
+def test_a_cluster_without_workers_says_nothing() -> None:
+    """To wait until none of them says otherwise would end at once."""
+    nobody = Lifecycle(FakeWorkers().rest(), (), exactly_once=True)
+    with pytest.raises(Retriable, match="no worker"):
+        nobody.states("c")
+
+
 def test_silent_worker_ends_the_run_without_exactly_once() -> None:
     """Nothing would fence its tasks."""
     workers = FakeWorkers(silent={"w2"})
