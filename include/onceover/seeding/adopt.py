@@ -3,13 +3,14 @@
 MirrorMaker stores the last source offset that it has copied, in Kafka Connect's own topic on the target.
 Without exactly-once it may have written more than it stored, and after a restart it repeats. So the stored
 offset is only looked at; what is believed is the content: ``seeding.seam``. Nobody may write meanwhile: its
-workers must be gone, its transactional ids are fenced, and two looks some time apart must be equal.
+workers must be gone, its transactional ids are fenced, and two looks some time apart must be equal, the first
+also to the ends that the copies had when they were listed: up to there they are compared.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -23,7 +24,7 @@ from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, check_in_scope
+from onceover.seeding.origins import FlowClusters, check_in_scope, seats_of
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.seeding.seam import NoSeam, Seam
 from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
@@ -100,6 +101,27 @@ class MirrorMakerNames:
         return f"{self.group}-{connector}-{task}"
 
 
+@dataclass(frozen=True)
+class _Look:
+    """Ends of the logs that MirrorMaker writes, at one moment; 0 where there is no such log.
+
+    Args:
+        written: high watermarks of the copies and of MirrorMaker's offsets.
+        stable: last stable offsets of the copies.
+    """
+
+    written: Mapping[TopicPartition, int]
+    stable: Mapping[TopicPartition, int]
+
+    def differs_from(self, seats: Iterable[Seat]) -> bool:
+        """Tell whether any copy has another end than it had when its seat was read."""
+        return any(self.stable[seat.target] != seat.target_end for seat in seats)
+
+    def held_up(self, seats: Iterable[Seat]) -> set[TopicPartition]:
+        """Return the source partitions whose copies hold more than a reader of committed records sees."""
+        return {seat.source for seat in seats if self.stable[seat.target] < self.written[seat.target]}
+
+
 @dataclass
 class MirrorMakerOrigin:
     """Where MirrorMaker 2 stands. Used for one operation.
@@ -116,6 +138,7 @@ class MirrorMakerOrigin:
     limit: int = DEFAULT_LIMIT
     settle_s: float = SETTLE_S
     _tasks: dict[str, int] = field(default_factory=dict, init=False)
+    _is_fenced: bool = field(default=False, init=False)
 
     def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
         """Name the seam of every partition that MirrorMaker has copied.
@@ -128,14 +151,20 @@ class MirrorMakerOrigin:
         running = self._running(place.target)
         if running is not None:
             return SeedOffsets(remarks=(running,))
+        # Of all topics: one that nobody has written to yet is where a worker that is left over may begin.
+        seats = list(seats_of(topics))
+        first, looked_s = self._look(place.target, seats), time.monotonic()
+        if first.differs_from(seats):
+            return SeedOffsets(remarks=(self._still_writing(),))
         stored, connectors = read_stored(place.target, self.mirror)
         self._tasks = read_tasks(place.target, self.mirror, connectors)
         wanted = [seat for topic in topics for seat in _seats_copied(topic, stored)]
-        first, looked_s = self._look(place.target, wanted), time.monotonic()
         search = SeamSearch(place.source, place.target, _Anchors(place, self.mirror).of, self.limit)
-        answers = {seat.source: self._seat(search, seat, stored.get(seat.source)) for seat in wanted}
+        # What the fence aborts holds up nobody.
+        held = first.held_up(wanted) if self._is_fenced or not self._tasks else set()
+        answers = {seat.source: self._seat(search, seat, stored.get(seat.source), held) for seat in wanted}
         time.sleep(max(0.0, looked_s + self.settle_s - time.monotonic()))
-        if self._look(place.target, wanted) != first:
+        if self._look(place.target, seats) != first:
             return SeedOffsets(remarks=(self._still_writing(),))
         return SeedOffsets(
             {tp: answer for tp, answer in answers.items() if isinstance(answer, SeedOffset)},
@@ -175,6 +204,7 @@ class MirrorMakerOrigin:
                         resolve=f"grant the flow's principal WRITE on transactional ids with the prefix "
                         f"{self.mirror.group}- on {place.target.alias}",
                     ) from error
+        self._is_fenced = True
 
     # ---- is it running
 
@@ -216,8 +246,8 @@ class MirrorMakerOrigin:
         return Refusal(
             self.mirror.group,
             SeedingCode.MM2_WRITES,
-            f"somebody writes: the target's topics, or {self.mirror.offsets_topic}, grew within "
-            f"{self.settle_s:g} s",
+            f"somebody writes: the target's topics, or {self.mirror.offsets_topic}, grew while they were "
+            "looked at",
             "stop MirrorMaker, and every other producer to these topics, then plan again",
         )
 
@@ -230,22 +260,32 @@ class MirrorMakerOrigin:
             blocks=False,
         )
 
-    def _look(self, target: Cluster, seats: Sequence[Seat]) -> dict[TopicPartition, int]:
-        """Return the ends of all logs that MirrorMaker writes."""
+    def _look(self, target: Cluster, seats: Sequence[Seat]) -> _Look:
+        """Return where everything ends now that MirrorMaker writes, or would write."""
         own = target.topics([self.mirror.offsets_topic]).get(self.mirror.offsets_topic)
         offsets = [TopicPartition(own.name, p) for p in own.partitions] if own else []
-        copies = [seat.target for seat in seats if seat.target_end]
-        return target.list_offsets(offsets + copies, calls.LATEST, calls.READ_UNCOMMITTED)
+        # All of them: asked by name, one that is not there yet may be one that may not be described.
+        topics = target.topics()
+        copies = [seat.target for seat in seats]
+        there = [tp for tp in copies if tp.topic in topics and tp.partition in topics[tp.topic].partitions]
+        written = target.list_offsets(offsets + there, calls.LATEST, calls.READ_UNCOMMITTED)
+        stable = target.list_offsets(there, calls.LATEST)
+        missing = dict.fromkeys(copies, 0)
+        return _Look({**missing, **written}, {**missing, **stable})
 
     # ---- one partition
 
-    def _seat(self, search: SeamSearch, seat: Seat, stored: int | None) -> SeedOffset | Refusal:
+    def _seat(
+        self, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]
+    ) -> SeedOffset | Refusal:
         if seat.source in self.decided:
             said = "decided by the operator; not compared"
             return SeedOffset(self.decided[seat.source], said, "repeat", named=True)
         if seat.position is not None:
             # It is the flow's already; what it has copied since is not MirrorMaker's.
             return SeedOffset(seat.position, "has progress already")
+        if seat.source in held:
+            return _open_transaction(seat)
         if seat.target_end == 0:
             return _nothing_copied(seat, stored)
         if seat.start == seat.end and (stored is None or stored < seat.end):
@@ -352,6 +392,17 @@ def _nothing_copied(seat: Seat, stored: int | None) -> SeedOffset | Refusal:
         f"MirrorMaker has stored that it copied up to source offset {stored}, but {seat.target} is empty: it "
         "was deleted and created anew",
         "decide where it begins with `--decided FILE`",
+    )
+
+
+def _open_transaction(seat: Seat) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        SeedingCode.MM2_WRITES,
+        f"a transaction is open in {seat.target} that is not MirrorMaker's, or that nobody has fenced: what "
+        f"was written there from offset {seat.target_end} on cannot be compared yet",
+        "end it (`kafka-transactions.sh` lists and aborts those that hang), or wait until it has timed out, "
+        "then plan again",
     )
 
 

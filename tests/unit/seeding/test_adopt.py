@@ -1,19 +1,29 @@
-"""Whether MirrorMaker runs: what is not known is never taken for "no"."""
+"""Whether MirrorMaker runs, or still writes: what is not known is never taken for "no"."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.groups.admin import GroupListing
+from onceover.model import TopicPartition
 from onceover.seeding import adopt
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.origins import FlowClusters
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffsets
+from onceover.seeding.seam import Finding, Seam
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog, FakeTopic
+from tests.unit.seeding.test_plan import seat, topic
 
 MIRROR = MirrorMakerNames.dedicated("east", "west")
+ONE, TWO = TopicPartition("a", 0), TopicPartition("a", 1)
+_OFFSETS = TopicPartition(MIRROR.offsets_topic, 0)
 
 
 class FakeGroups:
@@ -35,7 +45,7 @@ class FakeGroups:
 def read(monkeypatch: pytest.MonkeyPatch, groups: FakeGroups) -> Any:
     """Ask for the offsets, on a target without any of MirrorMaker's topics."""
     monkeypatch.setattr(adopt, "GroupAdmin", lambda _: groups)
-    target: Any = SimpleNamespace(alias="west", topics=lambda _: {})
+    target: Any = SimpleNamespace(alias="west", topics=lambda *_: {}, list_offsets=lambda *_: {})
     return MirrorMakerOrigin(MIRROR).read(FlowClusters("f", target, target), [])
 
 
@@ -100,3 +110,110 @@ def test_without_the_configuration_topic_nobody_knows_whom_to_fence() -> None:
     with pytest.raises(NeedsOperator, match=r"there is no topic mm2-configs\.east\.internal") as refused:
         adopt.read_tasks(target, MIRROR, {adopt.CONNECTOR})
     assert refused.value.code == "MM2_UNKNOWN"
+
+
+def logs(*ends: int) -> FakeCluster:
+    """Return a target where MirrorMaker's offsets are, and a copy of so many partitions, up to these ends."""
+    copies = {"a": FakeTopic(UUID(int=2), [FakeLog(end=end) for end in ends])}
+    return FakeCluster("west", {_OFFSETS.topic: FakeTopic(UUID(int=3), [FakeLog(end=5)]), **copies})
+
+
+def grow(target: FakeCluster, tp: TopicPartition) -> None:
+    """Have somebody write to a log, which is made where it is not there yet."""
+    there = target.all_topics[tp.topic].logs
+    there += [FakeLog() for _ in range(len(there), tp.partition + 1)]
+    there[tp.partition].end += 10
+
+
+class Adopting:
+    """An adoption of a stopped MirrorMaker whose copies all end at source offset 50.
+
+    Args:
+        tasks: how many of them its configuration tells of.
+        meanwhile: what happens while the copies are compared.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        target: FakeCluster,
+        *,
+        tasks: int = 1,
+        decided: Mapping[TopicPartition, int] | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        def find(_: Seat) -> Finding:
+            meanwhile()
+            return Seam(50, 49, 50)
+
+        known = {adopt.CONNECTOR: tasks} if tasks else {}
+        monkeypatch.setattr(adopt, "GroupAdmin", lambda _: FakeGroups(GroupListing({})))
+        monkeypatch.setattr(adopt, "read_stored", lambda *_: ({ONE: 49}, {adopt.CONNECTOR}))
+        monkeypatch.setattr(adopt, "read_tasks", lambda *_: known)
+        monkeypatch.setattr(adopt, "SeamSearch", lambda *_: SimpleNamespace(find=find))
+        monkeypatch.setattr(adopt, "fence", lambda *_: None)
+        self.place = FlowClusters("f", target, target)
+        self.origin = MirrorMakerOrigin(MIRROR, decided or {}, settle_s=0)
+
+    def read(self, *topics: SeatedTopic) -> SeedOffsets:
+        return self.origin.read(self.place, topics)
+
+
+def codes(found: SeedOffsets) -> list[str]:
+    return [refusal.code for refusal in found.remarks if refusal.blocks]
+
+
+def test_logs_that_stand_still_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a partition is empty, and where a topic has not been copied, or is not there at all."""
+    adopting = Adopting(monkeypatch, logs(1000, 0))
+    found = adopting.read(topic(seat(0, target_end=1000), seat(1), seat(2)))
+    assert (found.remarks, {tp: each.offset for tp, each in found.offsets.items()}) == (
+        (),
+        {ONE: 50, TWO: 0, TopicPartition("a", 2): 0},
+    )
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        pytest.param((1010, 0), id="the last request of a task that was dying"),
+        pytest.param((1000, 10), id="a partition that was empty"),
+        pytest.param((1000, 0, 10), id="a partition that was not there"),
+    ],
+)
+def test_what_grew_since_the_ends_were_read_is_somebody_who_writes(
+    monkeypatch: pytest.MonkeyPatch, grown: tuple[int, ...]
+) -> None:
+    """The copy is compared up to where it ended then: what came later would be copied a second time."""
+    found = Adopting(monkeypatch, logs(*grown)).read(topic(seat(0, target_end=1000), seat(1), seat(2)))
+    assert (codes(found), found.offsets) == (["MM2_WRITES"], {})
+
+
+@pytest.mark.parametrize("tp", [ONE, TWO, TopicPartition("a", 2), _OFFSETS], ids=str)
+def test_what_grows_while_it_is_compared_is_somebody_who_writes(
+    monkeypatch: pytest.MonkeyPatch, tp: TopicPartition
+) -> None:
+    target = logs(1000, 0)
+    adopting = Adopting(monkeypatch, target, meanwhile=lambda: grow(target, tp))
+    found = adopting.read(topic(seat(0, target_end=1000), seat(1), seat(2)))
+    assert (codes(found), found.offsets) == (["MM2_WRITES"], {})
+
+
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_behind_an_open_transaction_nobody_knows_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, tasks: int
+) -> None:
+    """MirrorMaker's own is aborted by its fence. Behind anybody else's it may have written what will stay."""
+    target = logs(1000, 70)
+    target.all_topics["a"].logs[0].pending[7] = 900
+    adopting = Adopting(monkeypatch, target, tasks=tasks)
+    one = topic(seat(0, target_end=900), seat(1, target_end=70))
+    if tasks:
+        assert set(adopting.read(one).offsets) == {ONE, TWO}
+    adopting.origin.prepare(adopting.place)
+    found = adopting.read(one)
+    assert (set(found.offsets), {tp: r.code for tp, r in found.refused.items()}) == (
+        {TWO},
+        {ONE: "MM2_WRITES"},
+    )
+    assert "offset 900" in found.refused[ONE].message
