@@ -22,6 +22,7 @@ from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.logs.between import read_topic
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, check_in_scope, seats_of
@@ -162,7 +163,11 @@ class MirrorMakerOrigin:
         search = SeamSearch(place.source, place.target, _Anchors(place, self.mirror).of, self.limit)
         # What the fence aborts holds up nobody.
         held = first.held_up(wanted) if self._is_fenced or not self._tasks else set()
-        answers = {seat.source: self._seat(search, seat, stored.get(seat.source), held) for seat in wanted}
+        answers = {
+            seat.source: self._known(place.flow, seat)
+            or self._seat(search, seat, stored.get(seat.source), held)
+            for seat in wanted
+        }
         time.sleep(max(0.0, looked_s + self.settle_s - time.monotonic()))
         if self._look(place.target, seats) != first:
             return SeedOffsets(remarks=(self._still_writing(),))
@@ -275,15 +280,27 @@ class MirrorMakerOrigin:
 
     # ---- one partition
 
+    def _known(self, flow: str, seat: Seat) -> SeedOffset | None:
+        """Return what needs no comparison: what the operator has decided, and what is the flow's already."""
+        decided = self.decided.get(seat.source)
+        if decided is not None:
+            # Progress stays as it is: a run has copied up to there, whatever was decided before it.
+            way = (
+                f"correct the offset in the `--decided` file: name one from {seat.start} to {seat.end}"
+                if seat.position is None
+                else "leave it out of the `--decided` file: it has its progress already"
+            )
+            said = "decided by the operator; not compared"
+            return SeedOffset(decided, said, "repeat", named=True, otherwise=way)
+        if seat.position is not None:
+            # What was copied since is not MirrorMaker's.
+            way = f"adoption leaves progress as it is: see {commands.command('status', flow)} for what to do"
+            return SeedOffset(seat.position, "has progress already", otherwise=way)
+        return None
+
     def _seat(
         self, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]
     ) -> SeedOffset | Refusal:
-        if seat.source in self.decided:
-            said = "decided by the operator; not compared"
-            return SeedOffset(self.decided[seat.source], said, "repeat", named=True)
-        if seat.position is not None:
-            # It is the flow's already; what it has copied since is not MirrorMaker's.
-            return SeedOffset(seat.position, "has progress already")
         if seat.source in held:
             return _open_transaction(seat)
         if seat.target_end == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -15,8 +16,10 @@ from onceover.model import TopicPartition
 from onceover.seeding import adopt
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.origins import FlowClusters
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffsets
+from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, SeedPlan, plan_seed
 from onceover.seeding.seam import Finding, Seam
+from onceover.state.codes import StateCode
+from onceover.topics.plan import TopicPlan
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog, FakeTopic
 from tests.unit.seeding.test_plan import seat, topic
@@ -217,3 +220,45 @@ def test_behind_an_open_transaction_nobody_knows_what_is_left(
         {ONE: "MM2_WRITES"},
     )
     assert "offset 900" in found.refused[ONE].message
+
+
+def adopted(adopting: Adopting, one: SeatedTopic) -> SeedPlan:
+    """Return the plan of an adoption of this topic."""
+    topics = TopicPlan(operation="topics", flow="f", enrol=("a",))
+    return plan_seed("adopt", "f", [one], adopting.read(one), topics, Choice())
+
+
+def test_progress_that_is_there_stays_whatever_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of decisions outlives the adoption that it was made for; `adopt` has no `--replace`."""
+    adopting = Adopting(monkeypatch, logs(1000, 70), decided={ONE: 30, TWO: 40})
+    one = topic(seat(0, target_end=1000, position=60), seat(1, target_end=70), enrolled=True)
+    planned = adopted(adopting, one)
+    assert {tp: each.offset for tp, each in planned.positions.items()} == {TWO: 40}
+    (refusal,) = planned.refused
+    assert (refusal.object, refusal.code) == ("a:0", "PROGRESS_EXISTS")
+    assert refusal.resolve == "leave it out of the `--decided` file: it has its progress already"
+    same = Adopting(monkeypatch, logs(1000), decided={ONE: 60})
+    again = adopted(same, topic(one.seats[0], enrolled=True))
+    assert (again.changes, again.refused) == ((), ())
+
+
+def test_a_decided_offset_outside_the_log_is_corrected_in_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`adopt` has no `--from`."""
+    adopting = Adopting(monkeypatch, logs(1000), decided={ONE: 101})
+    (refusal,) = adopted(adopting, topic(seat(0, start=7, target_end=1000))).refused
+    assert (refusal.object, refusal.code) == ("a:0", "OUT_OF_RANGE")
+    assert refusal.resolve == "correct the offset in the `--decided` file: name one from 7 to 100"
+
+
+@pytest.mark.parametrize("code", ["PROGRESS_EXISTS", "OUT_OF_RANGE"])
+def test_progress_that_adoption_cannot_go_on_with_is_the_flows_matter(
+    monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """Somebody has moved it with a tool for groups, or the source has deleted what comes next."""
+    doubt = NeedsOperator("somebody has moved it", code=StateCode.PROGRESS_FOREIGN)
+    one = seat(0, target_end=1000, position=60)
+    one = replace(one, doubt=doubt) if code == "PROGRESS_EXISTS" else replace(one, start=70)
+    planned = adopted(Adopting(monkeypatch, logs(1000)), topic(one, enrolled=True))
+    (refusal,) = planned.refused
+    assert (planned.changes, refusal.code) == ((), code)
+    assert refusal.resolve == "adoption leaves progress as it is: see `onceover status f` for what to do"
