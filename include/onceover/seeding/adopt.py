@@ -30,7 +30,13 @@ from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.seeding.seam import NoSeam, Seam
 from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
 from onceover.state.fencing import fence
-from onceover.wire.mirrormaker import decode_offset_sync, decode_source_offset, decode_task
+from onceover.wire.mirrormaker import (
+    SourceConnector,
+    decode_offset_sync,
+    decode_source_connector,
+    decode_source_offset,
+    decode_task,
+)
 
 # Longer than a produce request of a worker that is dying takes; a frozen one without exactly-once is not
 # found by any wait.
@@ -38,6 +44,9 @@ SETTLE_S: Final = 2.0
 CONNECTOR: Final = "MirrorSourceConnector"
 _WITHOUT_MEMBERS: Final = ("empty", "dead")
 _OFFSETS: Final = "offsets"
+# As MirrorMaker calls them (KIP-716).
+_TARGET: Final = "target"
+_SIDES: Final = ("source", _TARGET)
 _RUNBOOK: Final = "see docs/adopting-mirrormaker.md"
 
 
@@ -92,10 +101,9 @@ class MirrorMakerNames:
             configs_topic = offsets_topic.replace(_OFFSETS, "configs")
         return replace(self, offsets_topic=offsets_topic, configs_topic=configs_topic, group=group)
 
-    @property
-    def syncs_topics(self) -> tuple[str, str]:
-        """Offset syncs: on the source, or on the target where MirrorMaker was told so."""
-        return f"mm2-offset-syncs.{self.target}.internal", f"mm2-offset-syncs.{self.source}.internal"
+    def syncs_topic(self, *, on_target: bool) -> str:
+        """Return the topic of offset syncs: on the source, or on the target where MirrorMaker was told so."""
+        return f"mm2-offset-syncs.{self.source if on_target else self.target}.internal"
 
     def transactional_id(self, connector: str, task: int) -> str:
         """Return what a task writes with under exactly-once."""
@@ -328,15 +336,33 @@ class _Anchors:
 
     @cached_property
     def _read(self) -> dict[TopicPartition, dict[int, int]]:
+        syncs_on = read_syncs_on(self.place.target, self.mirror)
+        if syncs_on not in _SIDES:
+            return {}
+        on_target = syncs_on == _TARGET
+        cluster = self.place.target if on_target else self.place.source
         # The newest per partition only: older ones may speak of a target topic that is gone.
         found: dict[TopicPartition, dict[int, int]] = {}
-        clusters = (self.place.source, self.place.target)
-        for cluster, topic in zip(clusters, self.mirror.syncs_topics, strict=True):
-            for _, record in read_topic(cluster, topic):
-                if record.key is not None and record.value is not None:
-                    sync = decode_offset_sync(record.key, record.value)
-                    found[TopicPartition(sync.topic, sync.partition)] = {sync.downstream: sync.upstream}
+        for _, record in read_topic(cluster, self.mirror.syncs_topic(on_target=on_target)):
+            if record.key is not None and record.value is not None:
+                sync = decode_offset_sync(record.key, record.value)
+                found[TopicPartition(sync.topic, sync.partition)] = {sync.downstream: sync.upstream}
         return found
+
+
+def read_syncs_on(target: Cluster, mirror: MirrorMakerNames) -> str | None:
+    """Return on which side MirrorMaker keeps its offset syncs, by its own configuration; None if not known.
+
+    It is not guessed: on the other side the topic of that name is by default that of a MirrorMaker the other
+    way, whose partitions may be called the same. Among identical records its offsets prove what is not true.
+    """
+    connectors: dict[bytes, SourceConnector | None] = {}
+    for _, record in read_topic(target, mirror.configs_topic):
+        if record.key is not None:
+            connectors[record.key] = decode_source_connector(record.key, record.value)
+    aliases = mirror.source, mirror.target
+    sides = {c.syncs_on for c in connectors.values() if c is not None and (c.source, c.target) == aliases}
+    return sides.pop() if len(sides) == 1 else None
 
 
 def read_stored(target: Cluster, mirror: MirrorMakerNames) -> tuple[dict[TopicPartition, int], set[str]]:

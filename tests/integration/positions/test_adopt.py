@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.config.flow.load import load_flow
+from onceover.seeding.adopt import MirrorMakerNames, read_syncs_on
+from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.mirrormaker import MirrorMaker
 from tests.support.brokers.busy import BusyProducer
 from tests.support.connect.mirror import IDENTITY, PREFIX, START_S, Load, start_mirror
@@ -74,6 +77,12 @@ class Adoption:
         """Return the codes of what the plan refuses."""
         return {refusal["code"] for refusal in self.command("plan", None)["refused"]}
 
+    def syncs_on(self) -> str | None:
+        """Return where MirrorMaker keeps its offset syncs, as its connector was told."""
+        source, target = open_clusters(load_flow(str(self.flow)))
+        with source, target:
+            return read_syncs_on(target, MirrorMakerNames.dedicated(self.alias, f"{self.alias}w"))
+
     def apply(self) -> dict[str, Any]:
         """Adopt once MirrorMaker's workers are forgotten."""
         wait_until(lambda: "MM2_RUNNING" not in self.refused(), _FORGOTTEN_S, "it is forgotten", poll_s=1.0)
@@ -132,6 +141,7 @@ def check_adoption(adoption: Adoption, count: int = _COPIED) -> None:
         assert adoption.refused() == {"MM2_RUNNING"}
         assert adoption.command("apply", 3)["written"] == 0
         adoption.run(mirror, count)
+    assert adoption.syncs_on() == "source"
     applied = adoption.apply()
     positions = [c for c in applied["changes"] if c["what"] == "position"]
     assert {c["risk"] for c in positions} == {"none"} and len(positions) == PARTITIONS

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -18,8 +19,10 @@ from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.origins import FlowClusters
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, SeedPlan, plan_seed
 from onceover.seeding.seam import Finding, Seam
+from onceover.seeding.seamsearch import Anchors
 from onceover.state.codes import StateCode
 from onceover.topics.plan import TopicPlan
+from onceover.wire.mirroroutput import encode_offset_sync
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog, FakeTopic
 from tests.unit.seeding.test_plan import seat, topic
@@ -155,7 +158,8 @@ class Adopting:
         monkeypatch.setattr(adopt, "read_tasks", lambda *_: known)
         monkeypatch.setattr(adopt, "SeamSearch", lambda *_: SimpleNamespace(find=find))
         monkeypatch.setattr(adopt, "fence", lambda *_: None)
-        self.place = FlowClusters("f", target, target)
+        source: Any = SimpleNamespace(alias="east")
+        self.place = FlowClusters("f", source, target)
         self.origin = MirrorMakerOrigin(MIRROR, decided or {}, settle_s=0)
 
     def read(self, *topics: SeatedTopic) -> SeedOffsets:
@@ -262,3 +266,75 @@ def test_progress_that_adoption_cannot_go_on_with_is_the_flows_matter(
     (refusal,) = planned.refused
     assert (planned.changes, refusal.code) == ((), code)
     assert refusal.resolve == "adoption leaves progress as it is: see `onceover status f` for what to do"
+
+
+def configuration(source: str, target: str, **more: str) -> bytes:
+    name = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+    aliases = {"source.cluster.alias": source, "target.cluster.alias": target}
+    return json.dumps({"properties": {"connector.class": name, **aliases, **more}}).encode()
+
+
+def anchors(
+    monkeypatch: pytest.MonkeyPatch, syncs: Mapping[tuple[str, str], tuple[int, int]], *configs: bytes
+) -> Mapping[int, int]:
+    """Return what is known of a partition's copy to whoever compares it.
+
+    Args:
+        syncs: source and target offset of its only sync, by cluster and topic.
+        configs: what MirrorMaker's connectors are told.
+    """
+    known: dict[int, int] = {}
+
+    def find(each: Anchors) -> SimpleNamespace:
+        return SimpleNamespace(find=lambda one: known.update(each(one.source)) or Seam(50, 49, 50))
+
+    def read_topic(cluster: Any, topic: str) -> Iterator[tuple[TopicPartition, Any]]:
+        records = [(b"connector-%d" % number, value) for number, value in enumerate(configs)]
+        if topic != MIRROR.configs_topic:
+            assert topic.startswith("mm2-offset-syncs.")
+            sync = syncs.get((cluster.alias, topic))
+            records = [] if sync is None else [encode_offset_sync(ONE, *sync)]
+        for key, value in records:
+            yield TopicPartition(topic, 0), SimpleNamespace(key=key, value=value)
+
+    adopting = Adopting(monkeypatch, logs(1000))
+    monkeypatch.setattr(adopt, "SeamSearch", lambda _here, _there, each, _limit: find(each))
+    monkeypatch.setattr(adopt, "read_topic", read_topic)
+    assert ONE in adopting.read(topic(seat(0, target_end=1000))).offsets
+    return known
+
+
+HERE, THERE = ("east", "mm2-offset-syncs.west.internal"), ("west", "mm2-offset-syncs.east.internal")
+OURS, OTHERS = configuration("east", "west"), configuration("west", "east")
+ON_TARGET = {"offset-syncs.topic.location": "target"}
+
+
+def test_offset_syncs_of_a_mirrormaker_the_other_way_are_not_taken_for_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They speak of the target's partition of that name; its topic is called as ours would be over there."""
+    assert anchors(monkeypatch, {HERE: (7, 5), THERE: (70, 50)}, OURS, OTHERS) == {5: 7}
+    assert anchors(monkeypatch, {THERE: (70, 50)}, OURS) == {}
+
+
+def test_offset_syncs_are_read_where_the_connector_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side's topic is then that of one the other way that was told the same."""
+    ours = configuration("east", "west", **ON_TARGET)
+    assert anchors(monkeypatch, {HERE: (7, 5), THERE: (70, 50)}, ours) == {50: 70}
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        (),
+        (OTHERS,),
+        (OURS, configuration("east", "west", **ON_TARGET)),
+        (configuration("east", "west", **{"offset-syncs.topic.location": "${env:LOCATION}"}),),
+    ],
+    ids=["none", "another's", "two", "somewhere else"],
+)
+def test_where_offset_syncs_are_is_not_guessed(
+    monkeypatch: pytest.MonkeyPatch, configs: tuple[bytes, ...]
+) -> None:
+    """Among identical records any of them would seem right."""
+    assert anchors(monkeypatch, {HERE: (7, 5), THERE: (70, 50)}, *configs) == {}
