@@ -3,13 +3,14 @@
 MirrorMaker stores the last source offset that it has copied, in Kafka Connect's own topic on the target.
 Without exactly-once it may have written more than it stored, and after a restart it repeats. So the stored
 offset is only looked at; what is believed is the content: ``seeding.seam``. Nobody may write meanwhile: its
-workers must be gone, its transactional ids are fenced, and two looks some time apart must be equal.
+workers must be gone, its transactional ids are fenced, and two looks some time apart must be equal, the first
+also to the ends that the copies had when they were listed: up to there they are compared.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -21,14 +22,21 @@ from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.logs.between import read_topic
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, check_in_scope
+from onceover.seeding.origins import FlowClusters, check_in_scope, seats_of
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.seeding.seam import NoSeam, Seam
 from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
 from onceover.state.fencing import fence
-from onceover.wire.mirrormaker import decode_offset_sync, decode_source_offset, decode_task
+from onceover.wire.mirrormaker import (
+    SourceConnector,
+    decode_offset_sync,
+    decode_source_connector,
+    decode_source_offset,
+    decode_task,
+)
 
 # Longer than a produce request of a worker that is dying takes; a frozen one without exactly-once is not
 # found by any wait.
@@ -36,6 +44,9 @@ SETTLE_S: Final = 2.0
 CONNECTOR: Final = "MirrorSourceConnector"
 _WITHOUT_MEMBERS: Final = ("empty", "dead")
 _OFFSETS: Final = "offsets"
+# As MirrorMaker calls them (KIP-716).
+_TARGET: Final = "target"
+_SIDES: Final = ("source", _TARGET)
 _RUNBOOK: Final = "see docs/adopting-mirrormaker.md"
 
 
@@ -90,14 +101,34 @@ class MirrorMakerNames:
             configs_topic = offsets_topic.replace(_OFFSETS, "configs")
         return replace(self, offsets_topic=offsets_topic, configs_topic=configs_topic, group=group)
 
-    @property
-    def syncs_topics(self) -> tuple[str, str]:
-        """Offset syncs: on the source, or on the target where MirrorMaker was told so."""
-        return f"mm2-offset-syncs.{self.target}.internal", f"mm2-offset-syncs.{self.source}.internal"
+    def syncs_topic(self, *, on_target: bool) -> str:
+        """Return the topic of offset syncs: on the source, or on the target where MirrorMaker was told so."""
+        return f"mm2-offset-syncs.{self.source if on_target else self.target}.internal"
 
     def transactional_id(self, connector: str, task: int) -> str:
         """Return what a task writes with under exactly-once."""
         return f"{self.group}-{connector}-{task}"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """Ends of the logs that MirrorMaker writes, at one moment; 0 where there is no such log.
+
+    Args:
+        written: high watermarks of the copies and of MirrorMaker's offsets.
+        stable: last stable offsets of the copies.
+    """
+
+    written: Mapping[TopicPartition, int]
+    stable: Mapping[TopicPartition, int]
+
+    def differs_from(self, seats: Iterable[Seat]) -> bool:
+        """Tell whether any copy has another end than it had when its seat was read."""
+        return any(self.stable[seat.target] != seat.target_end for seat in seats)
+
+    def held_up(self, seats: Iterable[Seat]) -> set[TopicPartition]:
+        """Return the source partitions whose copies hold more than a reader of committed records sees."""
+        return {seat.source for seat in seats if self.stable[seat.target] < self.written[seat.target]}
 
 
 @dataclass
@@ -116,6 +147,7 @@ class MirrorMakerOrigin:
     limit: int = DEFAULT_LIMIT
     settle_s: float = SETTLE_S
     _tasks: dict[str, int] = field(default_factory=dict, init=False)
+    _is_fenced: bool = field(default=False, init=False)
 
     def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
         """Name the seam of every partition that MirrorMaker has copied.
@@ -128,14 +160,24 @@ class MirrorMakerOrigin:
         running = self._running(place.target)
         if running is not None:
             return SeedOffsets(remarks=(running,))
+        # Of all topics: one that nobody has written to yet is where a worker that is left over may begin.
+        seats = list(seats_of(topics))
+        first, looked_s = self._look(place.target, seats), time.monotonic()
+        if first.differs_from(seats):
+            return SeedOffsets(remarks=(self._still_writing(),))
         stored, connectors = read_stored(place.target, self.mirror)
         self._tasks = read_tasks(place.target, self.mirror, connectors)
         wanted = [seat for topic in topics for seat in _seats_copied(topic, stored)]
-        first, looked_s = self._look(place.target, wanted), time.monotonic()
         search = SeamSearch(place.source, place.target, _Anchors(place, self.mirror).of, self.limit)
-        answers = {seat.source: self._seat(search, seat, stored.get(seat.source)) for seat in wanted}
+        # What the fence aborts holds up nobody.
+        held = first.held_up(wanted) if self._is_fenced or not self._tasks else set()
+        answers = {
+            seat.source: self._known(place.flow, seat)
+            or self._seat(search, seat, stored.get(seat.source), held)
+            for seat in wanted
+        }
         time.sleep(max(0.0, looked_s + self.settle_s - time.monotonic()))
-        if self._look(place.target, wanted) != first:
+        if self._look(place.target, seats) != first:
             return SeedOffsets(remarks=(self._still_writing(),))
         return SeedOffsets(
             {tp: answer for tp, answer in answers.items() if isinstance(answer, SeedOffset)},
@@ -175,6 +217,7 @@ class MirrorMakerOrigin:
                         resolve=f"grant the flow's principal WRITE on transactional ids with the prefix "
                         f"{self.mirror.group}- on {place.target.alias}",
                     ) from error
+        self._is_fenced = True
 
     # ---- is it running
 
@@ -216,8 +259,8 @@ class MirrorMakerOrigin:
         return Refusal(
             self.mirror.group,
             SeedingCode.MM2_WRITES,
-            f"somebody writes: the target's topics, or {self.mirror.offsets_topic}, grew within "
-            f"{self.settle_s:g} s",
+            f"somebody writes: the target's topics, or {self.mirror.offsets_topic}, grew while they were "
+            "looked at",
             "stop MirrorMaker, and every other producer to these topics, then plan again",
         )
 
@@ -230,22 +273,44 @@ class MirrorMakerOrigin:
             blocks=False,
         )
 
-    def _look(self, target: Cluster, seats: Sequence[Seat]) -> dict[TopicPartition, int]:
-        """Return the ends of all logs that MirrorMaker writes."""
+    def _look(self, target: Cluster, seats: Sequence[Seat]) -> _Look:
+        """Return where everything ends now that MirrorMaker writes, or would write."""
         own = target.topics([self.mirror.offsets_topic]).get(self.mirror.offsets_topic)
         offsets = [TopicPartition(own.name, p) for p in own.partitions] if own else []
-        copies = [seat.target for seat in seats if seat.target_end]
-        return target.list_offsets(offsets + copies, calls.LATEST, calls.READ_UNCOMMITTED)
+        # All of them: asked by name, one that is not there yet may be one that may not be described.
+        topics = target.topics()
+        copies = [seat.target for seat in seats]
+        there = [tp for tp in copies if tp.topic in topics and tp.partition in topics[tp.topic].partitions]
+        written = target.list_offsets(offsets + there, calls.LATEST, calls.READ_UNCOMMITTED)
+        stable = target.list_offsets(there, calls.LATEST)
+        missing = dict.fromkeys(copies, 0)
+        return _Look({**missing, **written}, {**missing, **stable})
 
     # ---- one partition
 
-    def _seat(self, search: SeamSearch, seat: Seat, stored: int | None) -> SeedOffset | Refusal:
-        if seat.source in self.decided:
+    def _known(self, flow: str, seat: Seat) -> SeedOffset | None:
+        """Return what needs no comparison: what the operator has decided, and what is the flow's already."""
+        decided = self.decided.get(seat.source)
+        if decided is not None:
+            # Progress stays as it is: a run has copied up to there, whatever was decided before it.
+            way = (
+                f"correct the offset in the `--decided` file: name one from {seat.start} to {seat.end}"
+                if seat.position is None
+                else "leave it out of the `--decided` file: it has its progress already"
+            )
             said = "decided by the operator; not compared"
-            return SeedOffset(self.decided[seat.source], said, "repeat", named=True)
+            return SeedOffset(decided, said, "repeat", named=True, otherwise=way)
         if seat.position is not None:
-            # It is the flow's already; what it has copied since is not MirrorMaker's.
-            return SeedOffset(seat.position, "has progress already")
+            # What was copied since is not MirrorMaker's.
+            way = f"adoption leaves progress as it is: see {commands.command('status', flow)} for what to do"
+            return SeedOffset(seat.position, "has progress already", otherwise=way)
+        return None
+
+    def _seat(
+        self, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]
+    ) -> SeedOffset | Refusal:
+        if seat.source in held:
+            return _open_transaction(seat)
         if seat.target_end == 0:
             return _nothing_copied(seat, stored)
         if seat.start == seat.end and (stored is None or stored < seat.end):
@@ -271,15 +336,33 @@ class _Anchors:
 
     @cached_property
     def _read(self) -> dict[TopicPartition, dict[int, int]]:
+        syncs_on = read_syncs_on(self.place.target, self.mirror)
+        if syncs_on not in _SIDES:
+            return {}
+        on_target = syncs_on == _TARGET
+        cluster = self.place.target if on_target else self.place.source
         # The newest per partition only: older ones may speak of a target topic that is gone.
         found: dict[TopicPartition, dict[int, int]] = {}
-        clusters = (self.place.source, self.place.target)
-        for cluster, topic in zip(clusters, self.mirror.syncs_topics, strict=True):
-            for _, record in read_topic(cluster, topic):
-                if record.key is not None and record.value is not None:
-                    sync = decode_offset_sync(record.key, record.value)
-                    found[TopicPartition(sync.topic, sync.partition)] = {sync.downstream: sync.upstream}
+        for _, record in read_topic(cluster, self.mirror.syncs_topic(on_target=on_target)):
+            if record.key is not None and record.value is not None:
+                sync = decode_offset_sync(record.key, record.value)
+                found[TopicPartition(sync.topic, sync.partition)] = {sync.downstream: sync.upstream}
         return found
+
+
+def read_syncs_on(target: Cluster, mirror: MirrorMakerNames) -> str | None:
+    """Return on which side MirrorMaker keeps its offset syncs, by its own configuration; None if not known.
+
+    It is not guessed: on the other side the topic of that name is by default that of a MirrorMaker the other
+    way, whose partitions may be called the same. Among identical records its offsets prove what is not true.
+    """
+    connectors: dict[bytes, SourceConnector | None] = {}
+    for _, record in read_topic(target, mirror.configs_topic):
+        if record.key is not None:
+            connectors[record.key] = decode_source_connector(record.key, record.value)
+    aliases = mirror.source, mirror.target
+    sides = {c.syncs_on for c in connectors.values() if c is not None and (c.source, c.target) == aliases}
+    return sides.pop() if len(sides) == 1 else None
 
 
 def read_stored(target: Cluster, mirror: MirrorMakerNames) -> tuple[dict[TopicPartition, int], set[str]]:
@@ -352,6 +435,17 @@ def _nothing_copied(seat: Seat, stored: int | None) -> SeedOffset | Refusal:
         f"MirrorMaker has stored that it copied up to source offset {stored}, but {seat.target} is empty: it "
         "was deleted and created anew",
         "decide where it begins with `--decided FILE`",
+    )
+
+
+def _open_transaction(seat: Seat) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        SeedingCode.MM2_WRITES,
+        f"a transaction is open in {seat.target} that is not MirrorMaker's, or that nobody has fenced: what "
+        f"was written there from offset {seat.target_end} on cannot be compared yet",
+        "end it (`kafka-transactions.sh` lists and aborts those that hang), or wait until it has timed out, "
+        "then plan again",
     )
 
 

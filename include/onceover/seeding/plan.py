@@ -89,6 +89,8 @@ class SeedOffset:
         records: offsets that the risk concerns.
         target_end: end of what the flow has written to the target, None for the end of its log.
         named: somebody has written down this very number, which nothing moves while it is thought over.
+        otherwise: what the operator can do where it cannot be written; None for what the options of ``seed``
+            do about it.
     """
 
     offset: int
@@ -97,6 +99,7 @@ class SeedOffset:
     records: int | None = None
     target_end: int | None = None
     named: bool = False
+    otherwise: str | None = None
 
 
 @dataclass(frozen=True)
@@ -379,7 +382,7 @@ def _out_of_range(seat: Seat, seed: SeedOffset) -> Refusal:
         PlanningCode.OUT_OF_RANGE,
         f"offset {seed.offset} ({seed.reason}) is not in the source's log, which runs from {seat.start} to "
         f"{seat.end}: what lies outside is gone, or was never there",
-        f"name an offset from {seat.start} to {seat.end} with `--from file:...`",
+        seed.otherwise or f"name an offset from {seat.start} to {seat.end} with `--from file:...`",
     )
 
 
@@ -390,7 +393,7 @@ def _progress_exists(seat: Seat, seed: SeedOffset) -> Refusal:
             str(seat.source),
             SeedingCode.PROGRESS_EXISTS,
             f"{seat.doubt.message}: it stands at source offset {position}",
-            "add `--replace` to write it anew",
+            seed.otherwise or "add `--replace` to write it anew",
         )
     distance = seed.offset - position
     effect = f"skip {distance}" if distance > 0 else f"repeat {-distance}"
@@ -399,5 +402,5 @@ def _progress_exists(seat: Seat, seed: SeedOffset) -> Refusal:
         SeedingCode.PROGRESS_EXISTS,
         f"the flow has copied it up to source offset {position}; going on at {seed.offset} ({seed.reason}) "
         f"would {effect} offsets",
-        "add `--replace` if that is meant",
+        seed.otherwise or "add `--replace` if that is meant",
     )

@@ -16,6 +16,8 @@ from onceover.wire.codes import WireCode
 
 _TASK_KEY: Final = re.compile(r"task-(.+)-([0-9]+)")
 _FENCING_KEY: Final = re.compile(r"tasks-fencing-(.+)")
+_CONNECTOR_KEY: Final = b"connector-"
+_SOURCE_CLASS: Final = "MirrorSourceConnector"
 _LENGTH: Final = struct.Struct(">h")
 _PARTITION: Final = struct.Struct(">i")
 _OFFSETS: Final = struct.Struct(">qq")
@@ -29,6 +31,17 @@ class SourceOffset(NamedTuple):
     topic: str
     partition: int
     offset: int | None
+
+
+class SourceConnector(NamedTuple):
+    """What a MirrorSourceConnector is told: its aliases of both clusters, and which has its offset syncs.
+
+    ``syncs_on`` is ``source`` or ``target``, as MirrorMaker calls them, or what stands for one of them.
+    """
+
+    source: str
+    target: str
+    syncs_on: str
 
 
 class OffsetSync(NamedTuple):
@@ -66,6 +79,26 @@ def decode_task(key: bytes, value: bytes | None) -> tuple[str, int] | None:
         counts = [n for n in fields.values() if type(n) is int] if isinstance(fields, dict) else []
         return fencing.group(1), max(counts, default=0)
     return None
+
+
+def decode_source_connector(key: bytes, value: bytes | None) -> SourceConnector | None:
+    """Return a MirrorSourceConnector's configuration out of a record of Connect's config topic.
+
+    None for every other record, and for that of a connector that was deleted.
+    """
+    if value is None or not key.startswith(_CONNECTOR_KEY):
+        return None
+    match _json(value):
+        case {"properties": {"connector.class": str(name), "source.cluster.alias": str(source), **others}}:
+            # Connect takes a class's simple name, too.
+            if name.rpartition(".")[2] != _SOURCE_CLASS:
+                return None
+            target = others.get("target.cluster.alias", "target")
+            return SourceConnector(
+                source, str(target), str(others.get("offset-syncs.topic.location", "source"))
+            )
+        case _:
+            return None
 
 
 def decode_offset_sync(key: bytes, value: bytes) -> OffsetSync:

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.config.flow.load import load_flow
+from onceover.seeding.adopt import MirrorMakerNames, read_syncs_on
+from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.mirrormaker import MirrorMaker
 from tests.support.brokers.busy import BusyProducer
 from tests.support.connect.mirror import IDENTITY, PREFIX, START_S, Load, start_mirror
 from tests.support.flows.flows import assert_same
 from tests.support.flows.replica import Replica, read_records
+from tests.support.raw.rawkafka import RawRecord
 from tests.support.session.wait import wait_until
 
 PARTITIONS = 2
@@ -73,6 +77,12 @@ class Adoption:
         """Return the codes of what the plan refuses."""
         return {refusal["code"] for refusal in self.command("plan", None)["refused"]}
 
+    def syncs_on(self) -> str | None:
+        """Return where MirrorMaker keeps its offset syncs, as its connector was told."""
+        source, target = open_clusters(load_flow(str(self.flow)))
+        with source, target:
+            return read_syncs_on(target, MirrorMakerNames.dedicated(self.alias, f"{self.alias}w"))
+
     def apply(self) -> dict[str, Any]:
         """Adopt once MirrorMaker's workers are forgotten."""
         wait_until(lambda: "MM2_RUNNING" not in self.refused(), _FORGOTTEN_S, "it is forgotten", poll_s=1.0)
@@ -131,6 +141,7 @@ def check_adoption(adoption: Adoption, count: int = _COPIED) -> None:
         assert adoption.refused() == {"MM2_RUNNING"}
         assert adoption.command("apply", 3)["written"] == 0
         adoption.run(mirror, count)
+    assert adoption.syncs_on() == "source"
     applied = adoption.apply()
     positions = [c for c in applied["changes"] if c["what"] == "position"]
     assert {c["risk"] for c in positions} == {"none"} and len(positions) == PARTITIONS
@@ -145,3 +156,29 @@ def test_without_a_mirrormaker_there_is_nothing_to_adopt(
     """A mistyped alias is not taken for an empty MirrorMaker."""
     adoption = Adoption(replica, capsys, home, IDENTITY, eos=False)
     assert adoption.command("plan", 3)["error"]["code"] == "MM2_UNKNOWN"
+
+
+def test_what_an_open_transaction_hides_is_not_copied_a_second_time(
+    replica: Replica, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    """Somebody else's transaction keeps readers off what MirrorMaker has written behind it."""
+    adoption = Adoption(replica, capsys, home, IDENTITY, eos=False)
+    source, target, topic = replica.source, replica.target, adoption.topic
+    replica.target_topic(topic, PARTITIONS)
+    records = source.records(10)
+    source.plain(topic, 0, records)
+    target.plain(topic, 0, records[:6])
+    key = f'["MirrorSourceConnector",{{"cluster":"{adoption.alias}","partition":0,"topic":"{topic}"}}]'
+    for kind, name in (("offsets", key), ("configs", "task-MirrorSourceConnector-0")):
+        own = target.create_topic(f"mm2-{kind}.{adoption.alias}.internal")
+        target.plain(own, 0, [RawRecord(name.encode(), b'{"offset":3}')])
+    held = target.transaction(topic)
+    held.send(0, target.records(1))
+    target.plain(topic, 0, records[6:8])
+
+    applied = adoption.command("apply", 3)
+    assert [(r["object"], r["code"]) for r in applied["refused"]] == [(f"{topic}:0", "MM2_WRITES")]
+    assert applied["written"] == 0
+    held.abort()
+    assert adoption.command("apply")["written"] == PARTITIONS
+    adoption.finish()

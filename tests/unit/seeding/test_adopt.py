@@ -1,19 +1,35 @@
-"""Whether MirrorMaker runs: what is not known is never taken for "no"."""
+"""Whether MirrorMaker runs, or still writes: what is not known is never taken for "no"."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.groups.admin import GroupListing
+from onceover.model import TopicPartition
 from onceover.seeding import adopt
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.origins import FlowClusters
+from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, SeedPlan, plan_seed
+from onceover.seeding.seam import Finding, Seam
+from onceover.seeding.seamsearch import Anchors
+from onceover.state.codes import StateCode
+from onceover.topics.plan import TopicPlan
+from onceover.wire.mirroroutput import encode_offset_sync
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog, FakeTopic
+from tests.unit.seeding.test_plan import seat, topic
 
 MIRROR = MirrorMakerNames.dedicated("east", "west")
+ONE, TWO = TopicPartition("a", 0), TopicPartition("a", 1)
+_OFFSETS = TopicPartition(MIRROR.offsets_topic, 0)
 
 
 class FakeGroups:
@@ -35,7 +51,7 @@ class FakeGroups:
 def read(monkeypatch: pytest.MonkeyPatch, groups: FakeGroups) -> Any:
     """Ask for the offsets, on a target without any of MirrorMaker's topics."""
     monkeypatch.setattr(adopt, "GroupAdmin", lambda _: groups)
-    target: Any = SimpleNamespace(alias="west", topics=lambda _: {})
+    target: Any = SimpleNamespace(alias="west", topics=lambda *_: {}, list_offsets=lambda *_: {})
     return MirrorMakerOrigin(MIRROR).read(FlowClusters("f", target, target), [])
 
 
@@ -100,3 +116,225 @@ def test_without_the_configuration_topic_nobody_knows_whom_to_fence() -> None:
     with pytest.raises(NeedsOperator, match=r"there is no topic mm2-configs\.east\.internal") as refused:
         adopt.read_tasks(target, MIRROR, {adopt.CONNECTOR})
     assert refused.value.code == "MM2_UNKNOWN"
+
+
+def logs(*ends: int) -> FakeCluster:
+    """Return a target where MirrorMaker's offsets are, and a copy of so many partitions, up to these ends."""
+    copies = {"a": FakeTopic(UUID(int=2), [FakeLog(end=end) for end in ends])}
+    return FakeCluster("west", {_OFFSETS.topic: FakeTopic(UUID(int=3), [FakeLog(end=5)]), **copies})
+
+
+def grow(target: FakeCluster, tp: TopicPartition) -> None:
+    """Have somebody write to a log, which is made where it is not there yet."""
+    there = target.all_topics[tp.topic].logs
+    there += [FakeLog() for _ in range(len(there), tp.partition + 1)]
+    there[tp.partition].end += 10
+
+
+class Adopting:
+    """An adoption of a stopped MirrorMaker whose copies all end at source offset 50.
+
+    Args:
+        tasks: how many of them its configuration tells of.
+        meanwhile: what happens while the copies are compared.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        target: FakeCluster,
+        *,
+        tasks: int = 1,
+        decided: Mapping[TopicPartition, int] | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> None:
+        def find(_: Seat) -> Finding:
+            meanwhile()
+            return Seam(50, 49, 50)
+
+        known = {adopt.CONNECTOR: tasks} if tasks else {}
+        monkeypatch.setattr(adopt, "GroupAdmin", lambda _: FakeGroups(GroupListing({})))
+        monkeypatch.setattr(adopt, "read_stored", lambda *_: ({ONE: 49}, {adopt.CONNECTOR}))
+        monkeypatch.setattr(adopt, "read_tasks", lambda *_: known)
+        monkeypatch.setattr(adopt, "SeamSearch", lambda *_: SimpleNamespace(find=find))
+        monkeypatch.setattr(adopt, "fence", lambda *_: None)
+        source: Any = SimpleNamespace(alias="east")
+        self.place = FlowClusters("f", source, target)
+        self.origin = MirrorMakerOrigin(MIRROR, decided or {}, settle_s=0)
+
+    def read(self, *topics: SeatedTopic) -> SeedOffsets:
+        return self.origin.read(self.place, topics)
+
+
+def codes(found: SeedOffsets) -> list[str]:
+    return [refusal.code for refusal in found.remarks if refusal.blocks]
+
+
+def test_logs_that_stand_still_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a partition is empty, and where a topic has not been copied, or is not there at all."""
+    adopting = Adopting(monkeypatch, logs(1000, 0))
+    found = adopting.read(topic(seat(0, target_end=1000), seat(1), seat(2)))
+    assert (found.remarks, {tp: each.offset for tp, each in found.offsets.items()}) == (
+        (),
+        {ONE: 50, TWO: 0, TopicPartition("a", 2): 0},
+    )
+
+
+@pytest.mark.parametrize(
+    "grown",
+    [
+        pytest.param((1010, 0), id="the last request of a task that was dying"),
+        pytest.param((1000, 10), id="a partition that was empty"),
+        pytest.param((1000, 0, 10), id="a partition that was not there"),
+    ],
+)
+def test_what_grew_since_the_ends_were_read_is_somebody_who_writes(
+    monkeypatch: pytest.MonkeyPatch, grown: tuple[int, ...]
+) -> None:
+    """The copy is compared up to where it ended then: what came later would be copied a second time."""
+    found = Adopting(monkeypatch, logs(*grown)).read(topic(seat(0, target_end=1000), seat(1), seat(2)))
+    assert (codes(found), found.offsets) == (["MM2_WRITES"], {})
+
+
+@pytest.mark.parametrize("tp", [ONE, TWO, TopicPartition("a", 2), _OFFSETS], ids=str)
+def test_what_grows_while_it_is_compared_is_somebody_who_writes(
+    monkeypatch: pytest.MonkeyPatch, tp: TopicPartition
+) -> None:
+    target = logs(1000, 0)
+    adopting = Adopting(monkeypatch, target, meanwhile=lambda: grow(target, tp))
+    found = adopting.read(topic(seat(0, target_end=1000), seat(1), seat(2)))
+    assert (codes(found), found.offsets) == (["MM2_WRITES"], {})
+
+
+@pytest.mark.parametrize("tasks", [0, 1])
+def test_behind_an_open_transaction_nobody_knows_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, tasks: int
+) -> None:
+    """MirrorMaker's own is aborted by its fence. Behind anybody else's it may have written what will stay."""
+    target = logs(1000, 70)
+    target.all_topics["a"].logs[0].pending[7] = 900
+    adopting = Adopting(monkeypatch, target, tasks=tasks)
+    one = topic(seat(0, target_end=900), seat(1, target_end=70))
+    if tasks:
+        assert set(adopting.read(one).offsets) == {ONE, TWO}
+    adopting.origin.prepare(adopting.place)
+    found = adopting.read(one)
+    assert (set(found.offsets), {tp: r.code for tp, r in found.refused.items()}) == (
+        {TWO},
+        {ONE: "MM2_WRITES"},
+    )
+    assert "offset 900" in found.refused[ONE].message
+
+
+def adopted(adopting: Adopting, one: SeatedTopic) -> SeedPlan:
+    """Return the plan of an adoption of this topic."""
+    topics = TopicPlan(operation="topics", flow="f", enrol=("a",))
+    return plan_seed("adopt", "f", [one], adopting.read(one), topics, Choice())
+
+
+def test_progress_that_is_there_stays_whatever_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of decisions outlives the adoption that it was made for; `adopt` has no `--replace`."""
+    adopting = Adopting(monkeypatch, logs(1000, 70), decided={ONE: 30, TWO: 40})
+    one = topic(seat(0, target_end=1000, position=60), seat(1, target_end=70), enrolled=True)
+    planned = adopted(adopting, one)
+    assert {tp: each.offset for tp, each in planned.positions.items()} == {TWO: 40}
+    (refusal,) = planned.refused
+    assert (refusal.object, refusal.code) == ("a:0", "PROGRESS_EXISTS")
+    assert refusal.resolve == "leave it out of the `--decided` file: it has its progress already"
+    same = Adopting(monkeypatch, logs(1000), decided={ONE: 60})
+    again = adopted(same, topic(one.seats[0], enrolled=True))
+    assert (again.changes, again.refused) == ((), ())
+
+
+def test_a_decided_offset_outside_the_log_is_corrected_in_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`adopt` has no `--from`."""
+    adopting = Adopting(monkeypatch, logs(1000), decided={ONE: 101})
+    (refusal,) = adopted(adopting, topic(seat(0, start=7, target_end=1000))).refused
+    assert (refusal.object, refusal.code) == ("a:0", "OUT_OF_RANGE")
+    assert refusal.resolve == "correct the offset in the `--decided` file: name one from 7 to 100"
+
+
+@pytest.mark.parametrize("code", ["PROGRESS_EXISTS", "OUT_OF_RANGE"])
+def test_progress_that_adoption_cannot_go_on_with_is_the_flows_matter(
+    monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """Somebody has moved it with a tool for groups, or the source has deleted what comes next."""
+    doubt = NeedsOperator("somebody has moved it", code=StateCode.PROGRESS_FOREIGN)
+    one = seat(0, target_end=1000, position=60)
+    one = replace(one, doubt=doubt) if code == "PROGRESS_EXISTS" else replace(one, start=70)
+    planned = adopted(Adopting(monkeypatch, logs(1000)), topic(one, enrolled=True))
+    (refusal,) = planned.refused
+    assert (planned.changes, refusal.code) == ((), code)
+    assert refusal.resolve == "adoption leaves progress as it is: see `onceover status f` for what to do"
+
+
+def configuration(source: str, target: str, **more: str) -> bytes:
+    name = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
+    aliases = {"source.cluster.alias": source, "target.cluster.alias": target}
+    return json.dumps({"properties": {"connector.class": name, **aliases, **more}}).encode()
+
+
+def anchors(
+    monkeypatch: pytest.MonkeyPatch, syncs: Mapping[tuple[str, str], tuple[int, int]], *configs: bytes
+) -> Mapping[int, int]:
+    """Return what is known of a partition's copy to whoever compares it.
+
+    Args:
+        syncs: source and target offset of its only sync, by cluster and topic.
+        configs: what MirrorMaker's connectors are told.
+    """
+    known: dict[int, int] = {}
+
+    def find(each: Anchors) -> SimpleNamespace:
+        return SimpleNamespace(find=lambda one: known.update(each(one.source)) or Seam(50, 49, 50))
+
+    def read_topic(cluster: Any, topic: str) -> Iterator[tuple[TopicPartition, Any]]:
+        records = [(b"connector-%d" % number, value) for number, value in enumerate(configs)]
+        if topic != MIRROR.configs_topic:
+            assert topic.startswith("mm2-offset-syncs.")
+            sync = syncs.get((cluster.alias, topic))
+            records = [] if sync is None else [encode_offset_sync(ONE, *sync)]
+        for key, value in records:
+            yield TopicPartition(topic, 0), SimpleNamespace(key=key, value=value)
+
+    adopting = Adopting(monkeypatch, logs(1000))
+    monkeypatch.setattr(adopt, "SeamSearch", lambda _here, _there, each, _limit: find(each))
+    monkeypatch.setattr(adopt, "read_topic", read_topic)
+    assert ONE in adopting.read(topic(seat(0, target_end=1000))).offsets
+    return known
+
+
+HERE, THERE = ("east", "mm2-offset-syncs.west.internal"), ("west", "mm2-offset-syncs.east.internal")
+OURS, OTHERS = configuration("east", "west"), configuration("west", "east")
+ON_TARGET = {"offset-syncs.topic.location": "target"}
+
+
+def test_offset_syncs_of_a_mirrormaker_the_other_way_are_not_taken_for_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They speak of the target's partition of that name; its topic is called as ours would be over there."""
+    assert anchors(monkeypatch, {HERE: (7, 5), THERE: (70, 50)}, OURS, OTHERS) == {5: 7}
+    assert anchors(monkeypatch, {THERE: (70, 50)}, OURS) == {}
+
+
+def test_offset_syncs_are_read_where_the_connector_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side's topic is then that of one the other way that was told the same."""
+    ours = configuration("east", "west", **ON_TARGET)
+    assert anchors(monkeypatch, {HERE: (7, 5), THERE: (70, 50)}, ours) == {50: 70}
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        (),
+        (OTHERS,),
+        (OURS, configuration("east", "west", **ON_TARGET)),
+        (configuration("east", "west", **{"offset-syncs.topic.location": "${env:LOCATION}"}),),
+    ],
+    ids=["none", "another's", "two", "somewhere else"],
+)
+def test_where_offset_syncs_are_is_not_guessed(
+    monkeypatch: pytest.MonkeyPatch, configs: tuple[bytes, ...]
+) -> None:
+    """Among identical records any of them would seem right."""
+    assert anchors(monkeypatch, {HERE: (7, 5), THERE: (70, 50)}, *configs) == {}

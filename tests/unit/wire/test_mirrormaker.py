@@ -7,8 +7,10 @@ import pytest
 from onceover.errors import NeedsOperator
 from onceover.wire.mirrormaker import (
     OffsetSync,
+    SourceConnector,
     SourceOffset,
     decode_offset_sync,
+    decode_source_connector,
     decode_source_offset,
     decode_task,
 )
@@ -78,3 +80,40 @@ def test_an_offset_sync_of_a_real_mirrormaker() -> None:
 def test_tasks_are_counted(key: bytes, value: bytes | None, expected: tuple[str, int] | None) -> None:
     """From each task's own record and from what was fenced before."""
     assert decode_task(key, value) == expected
+
+
+_CLASS = b'"connector.class":"org.apache.kafka.connect.mirror.MirrorSourceConnector"'
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (
+            b"connector-MirrorSourceConnector",
+            b'{"properties":{%s,"source.cluster.alias":"A","target.cluster.alias":"B","name":"x"}}' % _CLASS,
+            SourceConnector("A", "B", "source"),
+        ),
+        (
+            b"connector-mine",
+            b'{"properties":{"connector.class":"MirrorSourceConnector","source.cluster.alias":"A",'
+            b'"offset-syncs.topic.location":"target"}}',
+            SourceConnector("A", "target", "target"),
+        ),
+        (
+            b"connector-MirrorCheckpointConnector",
+            b'{"properties":{"connector.class":"org.apache.kafka.connect.mirror.MirrorCheckpointConnector",'
+            b'"source.cluster.alias":"A"}}',
+            None,
+        ),
+        (b"connector-MirrorSourceConnector", None, None),
+        (b"connector-MirrorSourceConnector", b"{}", None),
+        (b"connector-MirrorSourceConnector", b"\xff", None),
+        (b"task-MirrorSourceConnector-0", b'{"properties":{%s,"source.cluster.alias":"A"}}' % _CLASS, None),
+        (b"target-state-MirrorSourceConnector", b'{"state":"STARTED"}', None),
+    ],
+)
+def test_a_source_connector_says_where_its_offset_syncs_are(
+    key: bytes, value: bytes | None, expected: SourceConnector | None
+) -> None:
+    """By default on the source; a connector that was deleted says nothing any more."""
+    assert decode_source_connector(key, value) == expected
