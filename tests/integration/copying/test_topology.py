@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import ElectionType, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.protocol.admin import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -32,6 +32,7 @@ from tests.support.flows.replica import Live, Replica
 from tests.support.raw.adversary import KEEP_FOREVER, Traffic
 from tests.support.raw.rawkafka import RawConnection
 from tests.support.session.wait import wait_until
+from tests.support.worlds.contentaudit import audit
 
 _TIMEOUT_S = 60.0
 _HEAP_MB = 320
@@ -376,6 +377,48 @@ def test_partition_without_a_leader_is_said_when_all_others_are_copied(
         lost.start()
         wait_until(lambda: len(leaders(source, topic)) == 3, _TIMEOUT_S, "it leads again")
         assert Replicate(replica.flow.path, tmp_path, "--until", "caught-up").wait(240.0) == 0
+        replica.assert_same(topic)
+
+
+def _grown(replica: Replica, topic: str) -> bool:
+    """Tell whether the status says of a topic's fourth partition that it waits for a leader."""
+    rows = [p for p in replica.flow.status()["partitions"] if (p["topic"], p["partition"]) == (topic, 3)]
+    return any(row["state"] == "not_enrolled" and "NO_LEADER" in str(row) for row in rows)
+
+
+@pytest.mark.soak
+def test_beside_a_partition_without_a_leader_growth_waits_and_an_audit_compares_the_rest(
+    start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, target_cluster: SharedCluster
+) -> None:
+    """A running flow goes on with everything else, for longer than it has patience with a cluster."""
+    source = start_cluster("leaderless", brokers=3, heap_mb=_HEAP_MB)
+    topic, other = f"{unique_name}.a", f"{unique_name}.b"
+    create_replicated(source, topic, 3, 1)
+    create_replicated(source, other, 1, 3)
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        for number in range(3):
+            write(source, topic, b"first", 10, number)
+        write(source, other, b"first", 10)
+        replica.copy()
+        (lost,) = [node for node in source.nodes if node.node_id == leaders(source, topic)[1]]
+        lost.kill()
+        wait_until(lambda: leaders(source, topic).keys() == {0, 2}, _TIMEOUT_S, "nobody leads it")
+
+        admin = AdminClient(source.client)
+        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(_TIMEOUT_S)
+        with replica.running():
+            write(source, other, b"later", 10)
+            wait_until(lambda: len(replica.target_records(other)) == 20, _TIMEOUT_S, "the other is copied")
+            wait_until(lambda: _grown(replica, topic), _TIMEOUT_S, "the new partition is said to wait")
+        content = audit(replica.flow.watch.flow)
+        unseen = {(str(gap.reason), gap.source) for part in content.partitions for gap in part.unverifiable}
+        assert ("NO_LEADER", (topic, 1)) in {(reason, tuple(tp)) for reason, tp in unseen}
+        assert not [finding for part in content.partitions for finding in part.findings]
+
+        lost.start()
+        wait_until(lambda: len(leaders(source, topic)) == 4, _TIMEOUT_S, "all are led again")
+        write(source, topic, b"grown", 10, 3)
+        replica.copy()
         replica.assert_same(topic)
 
 
