@@ -390,7 +390,7 @@ def _grown(replica: Replica, topic: str) -> bool:
 def test_beside_a_partition_without_a_leader_growth_waits_and_an_audit_compares_the_rest(
     start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, target_cluster: SharedCluster
 ) -> None:
-    """A running flow goes on with everything else, for longer than it has patience with a cluster."""
+    """A running flow goes on with everything else, and takes the new one in when its broker is back."""
     source = start_cluster("leaderless", brokers=3, heap_mb=_HEAP_MB)
     topic, other = f"{unique_name}.a", f"{unique_name}.b"
     create_replicated(source, topic, 3, 1)

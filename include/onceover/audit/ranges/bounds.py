@@ -257,15 +257,18 @@ class _Bounding:
         """Return the log, unless another topic bears its name."""
         return log if log is not None and log.topic_id == self.seen.enrolled[side] else None
 
+    @property
+    def _unproven_from(self) -> int:
+        return self._mark.offset if self._mark else self.seen.start
+
     def _untold(self) -> Bounds:
-        seen, start = self.seen, self._mark.offset if self._mark else self.seen.start
+        seen, start = self.seen, self._unproven_from
         end = seen.source_log.end if seen.source_log is not None else seen.position or start
         self._add(Reason.NO_LEADER, start, max(end, start + 1), seen.away)
         return self._made(Mode.RECORDS, (start, start), (0, 0))
 
     def _nothing(self, here: PartitionLog | None, there: PartitionLog | None) -> Bounds:
-        seen = self.seen
-        start = self._mark.offset if self._mark else seen.start
+        seen, start = self.seen, self._unproven_from
         if here is not None and there is not None:
             self._add(Reason.STOPPED, start, here.end, "the flow has lost its progress for the partition")
         else:

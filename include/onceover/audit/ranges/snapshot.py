@@ -8,7 +8,7 @@ target holds nothing beyond it, and whatever else is there is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -372,24 +372,18 @@ class _Snapshots:
 
     def _untold(self) -> dict[TopicPartition, str]:
         """Return the partitions without a counterpart of which nobody tells where they end."""
-        sources, used = {e.target: e.source for e in self._enrolments}, set(self._pairs.values())
-        beside = {
-            TopicPartition(sources[tp.topic], tp.partition): why
-            for tp, why in self._there.away.items()
-            if tp not in used
-        }
-        return beside | {tp: why for tp, why in self._here.away.items() if tp not in self._pairs}
+        there = {source: self._there.away[tp] for tp, source in self._unpaired(self._there.away).items()}
+        return there | {tp: why for tp, why in self._here.away.items() if tp not in self._pairs}
 
     def _surplus(
         self, logs: Mapping[TopicPartition, PartitionLog]
     ) -> dict[TopicPartition, tuple[PartitionLog, TopicPartition]]:
-        sources = {e.target: e.source for e in self._enrolments}
-        used = set(self._pairs.values())
-        return {
-            tp: (each, TopicPartition(sources[tp.topic], tp.partition))
-            for tp, each in logs.items()
-            if tp not in used
-        }
+        return {tp: (logs[tp], source) for tp, source in self._unpaired(logs).items()}
+
+    def _unpaired(self, targets: Iterable[TopicPartition]) -> dict[TopicPartition, TopicPartition]:
+        """Return those that are the copy of none, each with the source partition that it would be of."""
+        sources, used = {e.target: e.source for e in self._enrolments}, set(self._pairs.values())
+        return {tp: TopicPartition(sources[tp.topic], tp.partition) for tp in targets if tp not in used}
 
 
 def _until(log_: PartitionLog, position: int) -> PartitionLog:
