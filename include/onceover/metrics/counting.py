@@ -2,7 +2,7 @@
 
 Invariant: a counter never falls while this object lives, whoever leads the flow; and no clock decides what is
 counted. Upkeep writes receipts again when it merges them: those end at or before a source offset that was
-counted already, and count for nothing.
+counted already, and count for nothing. So do those of a topic that was no longer copied at the first look.
 """
 
 from __future__ import annotations
@@ -44,8 +44,12 @@ class ReceiptCounts:
         # Up to where receipts were counted, and the newest transaction of each lane.
         self._ends: dict[_Pair, int] = {}
         self._fetched: dict[TopicPartition, int] = {}
-        self._bases: Mapping[TopicPartition, int] = {}
+        # Positions of the look before, also of what is copied no more: upkeep goes on merging its receipts.
+        self._bases: dict[TopicPartition, int] = {}
         self._later: Mapping[TopicPartition, int] = {}
+        self._copied: set[str] = set()
+        # Receipts of what has never had a position: enrolled while a look was under way, or copied no more.
+        self._strange: list[MapRecord] = []
         # A transaction has receipts in several partitions of the map, which two looks may see it in.
         self._before: set[_Transaction] = set()
         self._now: set[_Transaction] = set()
@@ -61,9 +65,21 @@ class ReceiptCounts:
                 self._ends = {pair: end for pair, end in self._ends.items() if pair.source != source}
                 self._fetched[source] = position
         self._later = dict(positions)
+        strange, self._strange = self._strange, []
+        self._count(record for record in strange if record.source in positions)
 
     def count(self, records: Iterable[MapRecord]) -> None:
-        """Count receipts, in the order of their log."""
+        """Count receipts, in the order of their log.
+
+        Those of a partition that has never had a position wait for the next look: by then it has one, or what
+        upkeep merges there was counted by nobody who is still there.
+        """
+        told = list(records)
+        known = self._bases.keys() | self._later.keys()
+        self._strange += [record for record in told if record.source not in known]
+        self._count(record for record in told if record.source in known)
+
+    def _count(self, records: Iterable[MapRecord]) -> None:
         for record in records:
             pair = _Pair(record.source, record.target)
             known = self._ends.get(pair, self._bases.get(record.source, -1))
@@ -79,7 +95,8 @@ class ReceiptCounts:
 
     def looked(self) -> None:
         """End a look: what it saw is where the next one begins."""
-        self._bases = self._later
+        self._bases.update(self._later)
+        self._copied = {source.topic for source in self._later}
         self._before, self._now = self._now, set()
 
     def _count_fetched(self, record: MapRecord) -> None:
@@ -99,8 +116,7 @@ class ReceiptCounts:
 
         A topic that is not among the positions of the last look is not copied any more.
         """
-        copied = {source.topic for source in self._bases}
-        topics = [topic for topic in self._records if topic in copied]
+        topics = [topic for topic in self._records if topic in self._copied]
         if len(topics) <= most_topics:
             for topic in topics:
                 figures.put(m.TOPIC_RECORDS, self._records[topic], flow, topic)

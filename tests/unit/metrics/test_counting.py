@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from onceover.metrics import catalogue as m
@@ -25,9 +26,9 @@ def receipt(start: int, end: int, *, kept: int | None = None, **changes: Any) ->
 
 
 def looked(
-    counts: ReceiptCounts, position: int, *records: MapRecord, source: TopicPartition = SOURCE
+    counts: ReceiptCounts, position: int, *records: MapRecord, sources: Sequence[TopicPartition] = (SOURCE,)
 ) -> None:
-    counts.stand_at({source: position})
+    counts.stand_at(dict.fromkeys(sources, position))
     counts.count(records)
     counts.looked()
 
@@ -83,13 +84,35 @@ def test_what_is_copied_again_after_a_position_was_taken_back_counts_again() -> 
     assert told(counts) == {"records": 18, "bytes": 180, "fetched": 18, "transactions": 2}
 
 
+def test_of_a_topic_that_was_copied_once_nothing_is_counted_that_upkeep_merges() -> None:
+    """It left the filter before the first look, or behind it; one that has just come is counted."""
+    gone, late = TopicPartition("gone", 0), TopicPartition("late", 0)
+    counts = ReceiptCounts()
+    looked(counts, 0, receipt(0, 500, source=gone, target=gone))
+    looked(counts, 5, receipt(0, 5), receipt(0, 3, source=late, target=late, batch=2))
+    looked(counts, 5, sources=(SOURCE, late))
+    looked(counts, 5, receipt(0, 3, source=late, target=late), receipt(0, 500, source=gone, target=gone))
+    assert told(counts) == {"records": 8, "bytes": 80, "fetched": 8, "transactions": 2}
+
+
+def test_of_a_topic_that_leaves_the_filter_its_last_position_stays_known() -> None:
+    left = TopicPartition("left", 0)
+    counts = ReceiptCounts()
+    looked(counts, 500, sources=(SOURCE, left))
+    looked(counts, 0)
+    looked(counts, 0, receipt(0, 500, source=left, target=left))
+    assert told(counts)["records"] == 0
+
+
 def test_a_transaction_with_receipts_in_several_places_is_one() -> None:
     """Of several partitions of the map, read one after the other, even by two looks."""
     other = TopicPartition("orders", 1)
+    both = (SOURCE, other)
     counts = ReceiptCounts()
-    looked(counts, 0)
-    looked(counts, 20, receipt(0, 5), receipt(5, 9), receipt(0, 5, source=other, target=other))
-    looked(counts, 20, receipt(5, 9, source=other, target=other))
+    looked(counts, 0, sources=both)
+    told_first = (receipt(0, 5), receipt(5, 9), receipt(0, 5, source=other, target=other))
+    looked(counts, 20, *told_first, sources=both)
+    looked(counts, 20, receipt(5, 9, source=other, target=other), sources=both)
     assert told(counts)["transactions"] == 2
     assert told(counts)["records"] == 18
 
