@@ -13,7 +13,7 @@ from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Remains, Removal
-from onceover.errors import Fenced, Retriable
+from onceover.errors import Fenced, OnceoverError, Retriable
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,8 @@ def abort(
     fenced = fence.topics()
     chain = journal.read()
     withdrawn = chains.open_approval(chain)
-    if chains.running(chain) is None and removal.find().nothing and not fenced and withdrawn is None:
+    is_over = chains.running(chain) is None and not fenced and withdrawn is None
+    if is_over and removal.find().nothing:
         return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
@@ -124,13 +125,24 @@ def abort(
         try:
             # Others may have begun and ended meanwhile, and promoted these: then it has to stand.
             fenced = set(fenced) & set(fence.topics())
-            removed = removal.remove(Deadline(_REMOVE_S), lambda: journal.check(drill))
+            # First: production waits for it, and what a rehearsal has left may be on a cluster that is away.
             if fenced:
                 fence.take_down(drill, fenced, Deadline(_REMOVE_S))
+            removed = _removed(removal, lambda: journal.check(drill), len(fenced))
         finally:
             journal.append(drill, chains.ENDED, {"result": chains.DrillResult.REMOVED})
     over = None if withdrawn == ended else withdrawn
     return Aborted(ended, was_alive, removed, tuple(sorted(fenced)), over)
+
+
+def _removed(removal: Removal, ours: Callable[[], None], unfenced: int) -> Remains:
+    """Take away what rehearsals have left; whoever hears that it could not be hears of the writers, too."""
+    try:
+        return removal.remove(Deadline(_REMOVE_S), ours)
+    except OnceoverError as error:
+        if unfenced:
+            error.message = f"writers of {unfenced} topics are let in again, but {error.message}"
+        raise
 
 
 def _ask(journal: DrillJournal, drill: str) -> None:

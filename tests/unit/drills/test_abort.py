@@ -79,6 +79,33 @@ def ended(journal: Journal, removal: Removal, pause: Callable[[float], bool] = l
     return abort(journal, removal, fence, "orders-dr", pause)  # type: ignore[arg-type]
 
 
+class Unheard(Removal):
+    """A broker of a cluster does not answer: nobody knows what rehearsals have left."""
+
+    def find(self) -> Remains:
+        raise Retriable("broker 3 of west does not answer", code=DrillCode.REMAINS)
+
+    def remove(self, _: Deadline, ours: Callable[[], None]) -> Remains:
+        return self.find()
+
+
+@pytest.mark.parametrize("is_dead", [True, False])
+def test_writers_are_let_in_though_a_broker_is_silent_that_has_nothing_to_do_with_it(is_dead: bool) -> None:
+    """Production waits for that; and it is said, also by the error about the rest."""
+    journal, left, let_in = Journal(False), {"orders"}, list[str]()
+    if is_dead:
+        journal.put("d1", chains.BEGUN)
+    fence = LeftFence(lambda: left, tuple, lambda: None, lambda _, topics, __: let_in.extend(topics))
+    with pytest.raises(Retriable, match="writers of 1 topics are let in again, but broker 3"):
+        abort(journal, Unheard(), fence, "orders-dr", lambda _: False)  # type: ignore[arg-type]
+    assert let_in == ["orders"]
+
+
+def test_without_writers_to_be_let_in_a_silent_broker_is_all_that_is_told() -> None:
+    with pytest.raises(Retriable, match=r"^broker 3"):
+        ended(Journal(), Unheard())
+
+
 def test_one_that_ends_at_that_very_moment_has_ended() -> None:
     """Nobody is told that it was taken for dead."""
     journal = Journal(True)

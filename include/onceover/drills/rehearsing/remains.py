@@ -118,7 +118,7 @@ class Removal:
                 away = away or error
         if away is not None:
             raise Retriable(
-                f"not everything that the rehearsal has made could be taken away: {away.message}",
+                f"not everything that a rehearsal may have left could be taken away: {away.message}",
                 code=DrillCode.REMAINS,
                 where=away.where,
                 resolve=f"once both clusters answer, `onceover drill abort {self._flow}` removes the rest",
