@@ -14,6 +14,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import MustReset, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
+from onceover.kafka.groups.admin import OFFSETS_TOPIC
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
@@ -30,7 +31,6 @@ _CLOSING_S: Final = 1.0
 _APART_AT_ONCE: Final = 50
 # Of a broker that is silent, over all that is asked of it for one log.
 _ALONE_S: Final = 20.0
-_OFFSETS: Final = "__consumer_offsets"
 
 
 class _StillClosing(Retriable):
@@ -107,9 +107,9 @@ class GroupSettler:
     def _by_log(self, groups: list[str]) -> list[list[str]]:
         """Return the groups by the log that they are kept in; each for itself where that is not shown."""
         try:
-            info = self._cluster.retry(lambda: self._cluster.topics([_OFFSETS]), Deadline(self._retry_s)).get(
-                _OFFSETS
-            )
+            info = self._cluster.retry(
+                lambda: self._cluster.topics([OFFSETS_TOPIC]), Deadline(self._retry_s)
+            ).get(OFFSETS_TOPIC)
         except OnceoverError:
             info = None
         self._logs = None if info is None else len(info.partitions)

@@ -17,9 +17,11 @@ from tests.support.brokers.clusters import SharedCluster
 from tests.support.flows.feeds import held
 from tests.support.flows.flows import InlineFlow, write_flow
 from tests.support.raw.adversary import EPOCH_MS, Adversary
-from tests.support.raw.rawkafka import RawRecord, build_batch
+from tests.support.raw.rawkafka import RawConnection, RawRecord, build_batch
+from tests.support.session.wait import wait_until
 
 LARGEST = 2**31 - 1
+_TIMEOUT_S = 30.0
 
 
 def batch(target: TopicPartition, first: int, count: int) -> Outgoing:
@@ -49,7 +51,9 @@ def test_sequences_wrap_and_every_record_is_there_once(
             target, unique_name, timeout_ms=LANE_TIMEOUT_MS, first_sequence=LARGEST - 2
         )
         try:
-            assert producer.init() and producer.requests is RequestSet.V3
+            # On a fresh cluster the topic of the coordinators is made for the first one who asks.
+            wait_until(lambda: target.retry(producer.init), _TIMEOUT_S, "the producer has its id")
+            assert producer.requests is RequestSet.V3
             for number in range(9):
                 producer.send([batch(tp, number * 2, 2)])
                 if number % per_transaction == per_transaction - 1:
@@ -59,5 +63,7 @@ def test_sequences_wrap_and_every_record_is_there_once(
             producer.commit()
         finally:
             producer.close()
+    with RawConnection(target_cluster.bootstrap) as connection:
+        connection.await_markers(unique_name)
     values = [record.value for record in held(target_cluster.client, unique_name, 1)[0]]
     assert values == [b"%d" % n for n in range(18)]

@@ -325,7 +325,8 @@ class RawConnection:
         request = FetchRequest(
             version=11,
             replica_id=-1,
-            max_wait_ms=50,
+            # Whoever waits for more asks again: at the end of a log each look would wait.
+            max_wait_ms=0,
             min_bytes=1,
             max_bytes=32 << 20,
             isolation_level=int(committed),

@@ -15,6 +15,7 @@ from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.admin import GroupAdmin, HasMembers
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.model import TopicPartition
+from onceover.wire.metadata import Metadata, TopicMetadata
 from tests.support.fakes.fakebroker import LOST
 from tests.support.fakes.fakecluster import FakeCluster
 
@@ -52,6 +53,36 @@ def test_a_broker_that_does_not_answer_is_named_and_the_others_are_heard() -> No
     listing = admin(west(2)).groups()
     assert set(listing.groups) == {"group-1"}
     assert [str(error) for error in listing.unheard] == ["broker 2 of west does not answer"]
+
+
+@pytest.mark.parametrize("unled", [[], [1], [0, 1]])
+def test_groups_that_nobody_coordinates_are_told_of(unled: list[int]) -> None:
+    """A broker that is given up is named no more, and everybody else answers."""
+    cluster = west()
+    cluster.nodes = {1}
+    cluster.add_topic("__consumer_offsets", UUID(int=2), [0, 0])
+    for partition in unled:
+        cluster.all_topics["__consumer_offsets"].leaders[partition] = -1
+    listing = admin(cluster).groups()
+    assert set(listing.groups) == {"group-1"}
+    assert [error.message for error in listing.unheard] == [
+        f"{len(unled)} of 2 partitions of __consumer_offsets have no leader on west: which groups are kept "
+        "there is not known"
+    ] * bool(unled)
+
+
+@pytest.mark.parametrize(
+    ("names_all", "code", "is_whole"),
+    [(True, 0, True), (True, 3, True), (True, 29, False), (False, 0, False)],
+)
+def test_who_may_not_see_whether_groups_have_no_coordinator_does_not_know_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, names_all: bool, code: int, is_whole: bool
+) -> None:
+    """A cluster that has had no group yet has no such topic."""
+    topic = TopicMetadata(code, "__consumer_offsets", UUID(int=0), True, ())
+    monkeypatch.setattr(groupcalls, "lists_all_groups", lambda _: names_all)
+    monkeypatch.setattr(calls, "metadata", lambda *_: Metadata("west", (), (topic,)))
+    assert admin().lists_all() == is_whole
 
 
 @pytest.mark.parametrize("code", [LOADING, COORDINATOR_MOVED])

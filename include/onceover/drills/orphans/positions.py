@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.groups.admin import OFFSETS_TOPIC, GroupAdmin
 from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition, is_own_group
@@ -131,10 +131,10 @@ def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[TopicPart
 
 def _hidden(alias: str) -> OnceoverError:
     return UsageError(
-        f"{alias} does not name groups that the login may not describe",
+        f"{alias} does not name groups that the login may not describe, nor those that have no coordinator",
         code=KafkaCode.NOT_AUTHORIZED,
         where=alias,
-        resolve=f"grant the principal DESCRIBE on the cluster {alias}",
+        resolve=f"grant the principal DESCRIBE on the cluster {alias}, and on its topic {OFFSETS_TOPIC}",
     )
 
 

@@ -25,6 +25,7 @@ from onceover.kafka.groups.offsets import GroupOffsets, fetch_committed
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
+from onceover.wire.metadata import Metadata
 
 T = TypeVar("T")
 
@@ -39,6 +40,8 @@ _IN_FLIGHT: Final = 100
 _DELETED_AT_ONCE: Final = 1000
 # A coordinator that moves is there again within seconds; one that is away holds up only its own groups.
 _RETRY_S: Final = 5.0
+# Where brokers keep the groups that they coordinate, by a hash of their names.
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 class HasMembers(NeedsOperator):
@@ -51,7 +54,8 @@ class GroupListing:
 
     Args:
         groups: by name.
-        unheard: why some brokers did not answer; the groups that they coordinate are not known.
+        unheard: why some brokers did not answer, or some groups have no coordinator: which these are is not
+            known.
     """
 
     groups: Mapping[str, ListedGroup]
@@ -76,27 +80,47 @@ class GroupAdmin:
     def groups(self) -> GroupListing:
         """Ask every broker for the groups that it coordinates.
 
+        A broker that the cluster has given up is named no more, and its groups are nobody's until their
+        partition of ``__consumer_offsets`` has a leader again: that is told, to whoever may DESCRIBE it.
+
         Raises:
             Retriable: no broker of the cluster answers.
             UsageError: the cluster refuses the login.
         """
-        brokers = self._retry(lambda: [b.node_id for b in calls.metadata(self.cluster.control(), []).brokers])
+        told = self._retry(lambda: calls.metadata(self.cluster.control(), [OFFSETS_TOPIC]))
         found: dict[str, ListedGroup] = {}
-        unheard: list[OnceoverError] = []
-        for node in brokers:
+        unheard = self._nobodys(told)
+        for broker in told.brokers:
             try:
-                found.update({g.group_id: g for g in self._retry(partial(self._list, node))})
+                found.update({g.group_id: g for g in self._retry(partial(self._list, broker.node_id))})
             except Retriable as error:
                 unheard.append(error)
         return GroupListing(found, tuple(unheard))
 
+    def _nobodys(self, told: Metadata) -> list[OnceoverError]:
+        """Return why nobody knows some groups; in the same answer that names the brokers to be asked."""
+        partitions = [p for topic in told.topics if topic.name == OFFSETS_TOPIC for p in topic.partitions]
+        unled = sum(1 for partition in partitions if partition.leader_id < 0)
+        if not unled:
+            return []
+        text = (
+            f"{unled} of {len(partitions)} partitions of {OFFSETS_TOPIC} have no leader on "
+            f"{self.cluster.alias}: which groups are kept there is not known"
+        )
+        return [NotNow(text, code=KafkaCode.NO_LEADER)]
+
     def lists_all(self) -> bool:
-        """Tell whether ``groups`` leaves none out: brokers do not name what a principal may not describe.
+        """Tell whether ``groups`` leaves none out: brokers do not name what a principal may not describe, nor
+        whether groups that it may describe have no coordinator, where it may not describe the topic of these.
 
         Raises:
             Retriable: no broker of the cluster answers.
         """
-        return self._retry(lambda: groupcalls.lists_all_groups(self.cluster.control()))
+        control = self.cluster.control()
+        if not self._retry(lambda: groupcalls.lists_all_groups(control)):
+            return False
+        topics = self._retry(lambda: calls.metadata(control, [OFFSETS_TOPIC])).topics
+        return not any(classify(Api.METADATA, topic.error_code) is Action.UNAUTHORIZED for topic in topics)
 
     def committed(self, group: str) -> dict[TopicPartition, calls.CommittedOffset]:
         """Return everything that the group has committed; nothing for a group that does not exist.

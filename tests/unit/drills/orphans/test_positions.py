@@ -80,7 +80,16 @@ def test_who_may_not_list_every_group_knows_none_of_the_others(
     monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster
 ) -> None:
     (error,) = read(monkeypatch, source, target, all_listed=False).unheard
-    assert "DESCRIBE on the cluster east" in (error.resolve or "")
+    assert "DESCRIBE on the cluster east, and on its topic __consumer_offsets" in (error.resolve or "")
+
+
+def test_groups_that_nobody_coordinates_may_have_one_in_every_topic(
+    monkeypatch: pytest.MonkeyPatch, source: FakeCluster, target: FakeCluster
+) -> None:
+    source.add_topic("__consumer_offsets", uuid4(), [0, 0])
+    source.all_topics["__consumer_offsets"].leaders[1] = -1
+    (error,) = read(monkeypatch, source, target).unheard
+    assert "1 of 2 partitions of __consumer_offsets have no leader on east" in error.message
 
 
 def test_a_group_in_ten_thousand_topics_is_walked_through_once(
