@@ -367,7 +367,12 @@ def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:
     for kind in (group.type, group.there_type):
         if kind in _NOT_MOVED:
             return Refusal(
-                group.name, GroupCode.NOT_MOVED, _NOT_MOVED[kind], "move its readers by hand", False
+                group.name,
+                GroupCode.NOT_MOVED,
+                _NOT_MOVED[kind],
+                # It is listed as long as it is there, with readers or without.
+                "move its readers by hand, then leave it out with groups.exclude in the flow file, or delete it",
+                False,
             )
     if group.error is not None:
         return _unknown(group.name, group.error)

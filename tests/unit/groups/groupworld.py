@@ -99,7 +99,7 @@ class World:
             self.direction,
             "east",
             "west",
-            tuple(self._facts(name) for name in sorted(self.here.keys() | self.remembered.keys())),
+            tuple(self._facts(name) for name in sorted({*self.here, *self.remembered, *self.types})),
             self.errors,
             NOW_MS + self.looks,
         )

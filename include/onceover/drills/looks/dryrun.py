@@ -15,8 +15,7 @@ from onceover.advice import advised
 from onceover.ages import age_text
 from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
-from onceover.exitstatus import PERSON, worst
-from onceover.groups.codes import GroupCode
+from onceover.exitstatus import PERSON, TEMPORARY, worst
 from onceover.groups.plan import GroupPlan
 from onceover.operate.states import CopyState
 from onceover.operate.statusfacts import exit_of_error
@@ -106,9 +105,10 @@ class DryRun:
         for plan in plans:
             needs += [_need(refusal, plan.exit_code) for refusal in plan.refused if refusal.blocks]
         if self.groups is not None:
-            # A switchover asks nobody about groups, and leaves none alone: somebody has to say so before.
+            # A switchover asks nobody about groups, and leaves none alone: somebody has to say so before. It
+            # looks for itself, as what it puts in place is planned anew.
             left = self.groups.misplaced(lambda row: row.goes_unasked)
-            needs += [_need(refusal, PERSON) for refusal in left if refusal.code == GroupCode.NOT_APPROVED]
+            needs += [_need(refusal, TEMPORARY if refusal.passes else PERSON) for refusal in left]
         if self.drift is not None:
             needs += [_need(refusal, self.drift.exit_code) for refusal in self.drift.unfollowed]
         told: dict[tuple[str, str], dict[str, Any]] = {}

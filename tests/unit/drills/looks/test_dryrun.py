@@ -117,6 +117,28 @@ def test_what_waits_for_somebody_is_said_once_with_its_way_out() -> None:
     assert (found.exit_code, found.describe().count("first: two are missing; decide")) == (3, 1)
 
 
+@pytest.mark.parametrize(
+    ("world", "code", "way_out"),
+    [
+        (World(here={"g": 4}, there={"g": 190}), "AHEAD", "--allow-rewind"),
+        (World(here={"g": 4}, members={"g"}), "HAS_MEMBERS", "stop its consumers there"),
+        (World(here={}, types={"g": "share"}), "NOT_MOVED", "groups.exclude"),
+        (World(here={"g": 4}, broken={"g": Retriable("its coordinator is away")}), "UNKNOWN", "run again"),
+    ],
+    ids=["ahead", "members", "share group without members", "not known"],
+)
+def test_a_group_that_a_switchover_would_not_leave_alone_is_said_before_it(
+    world: World, code: str, way_out: str
+) -> None:
+    """It refuses each one that is not put in place; the look says so, and what to do."""
+    plan = plan_groups(world.read(), Allowed())
+    found = DryRun(flow="f", checked_at_ms=0, status=CLEAN, groups=plan)
+    assert found.exit_code == (5 if code == "UNKNOWN" else 3)
+    assert [(need["code"], need["exit"]) for need in found.needs] == [(code, found.exit_code)]
+    (first,) = (line for line in found.describe().splitlines() if line.startswith("first: "))
+    assert way_out in first
+
+
 def test_acls_that_are_not_followed_are_said_and_hold_no_switchover_up() -> None:
     """The look ends with 3 for them, and a person is told why; topics are copied all the same."""
     topics = TopicPlan(operation="topics", flow="f", steps=(), changes=())
