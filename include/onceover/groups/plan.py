@@ -371,7 +371,7 @@ def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:
                 GroupCode.NOT_MOVED,
                 _NOT_MOVED[kind],
                 # It is listed as long as it is there, with readers or without.
-                "move its readers by hand, then leave it out with groups.exclude in the flow file, or delete it",
+                "move its readers by hand, then leave it out with groups.exclude, or delete it",
                 False,
             )
     if group.error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -104,17 +105,36 @@ def test_topics_are_the_first_few_or_those_that_were_asked_for() -> None:
 def test_groups_are_those_that_read_the_topics() -> None:
     """The first few of them, or those that were asked for."""
     reads = {f"g{n:02}": {"t0"} for n in range(30)} | {"other": {"t9"}}
-    assert len(chosen_groups(RehearsalRequest(), reads, ["t0"])) == GROUPS
-    assert chosen_groups(RehearsalRequest(groups=lambda g: g in ("g29", "other")), reads, ["t0"]) == ("g29",)
-    assert chosen_groups(RehearsalRequest(), {}, ["t0"]) == ()
+    assert len(chosen(RehearsalRequest(), reads)) == GROUPS
+    assert chosen(RehearsalRequest(groups=lambda g: g in ("g29", "other")), reads) == ("g29",)
+    assert chosen(RehearsalRequest(), {}) == ()
+
+
+def chosen(
+    request: RehearsalRequest,
+    reads: Mapping[str, Collection[str]],
+    unread: Mapping[str, OnceoverError] | None = None,
+    *unheard: OnceoverError,
+) -> tuple[str, ...]:
+    """Return the groups that are taken of those that read the topic ``t0``."""
+    return chosen_groups(request, reads, ["t0"], unread or {}, unheard)
+
+
+def test_a_group_that_could_not_be_asked_is_no_mistake_of_who_asked_for_it() -> None:
+    """Its coordinator is away, or whoever knows of it; the others are taken as far as they are known."""
+    billing, away = RehearsalRequest(groups=lambda g: g == "billing"), Retriable("its coordinator is away")
+    for unread, unheard in (({"billing": away}, ()), ({}, (away,))):
+        with pytest.raises(Retriable, match="is away"):
+            chosen(billing, {"g1": {"t0"}}, unread, *unheard)
+        assert chosen(RehearsalRequest(), {"g1": {"t0"}}, unread, *unheard) == ("g1",)
+    with pytest.raises(UsageError, match="--group"):
+        chosen(billing, {"g1": {"t0"}}, {"other": away})
 
 
 def test_groups_that_nobody_finds_are_an_error() -> None:
     """A PASS would say nothing about the group whose name was typed wrong; the error names some."""
     with pytest.raises(UsageError, match="--group") as caught:
-        chosen_groups(
-            RehearsalRequest(groups=lambda g: g == "other"), {"g1": {"t0"}, "other": {"t9"}}, ["t0"]
-        )
+        chosen(RehearsalRequest(groups=lambda g: g == "other"), {"g1": {"t0"}, "other": {"t9"}})
     assert (caught.value.code, "g1" in (caught.value.expected or "")) == ("NOTHING_CHOSEN", True)
 
 

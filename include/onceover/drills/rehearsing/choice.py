@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import DrillStep
-from onceover.errors import UsageError
+from onceover.errors import OnceoverError, UsageError
 from onceover.planning.approval import Item
 from onceover.planning.plan import Change, Plan
 from onceover.shown import lined
@@ -60,21 +60,30 @@ def chosen_topics(request: RehearsalRequest, enrolled: Collection[Enrolment]) ->
 
 
 def chosen_groups(
-    request: RehearsalRequest, positions: Mapping[str, Collection[str]], topics: Collection[str]
+    request: RehearsalRequest,
+    positions: Mapping[str, Collection[str]],
+    topics: Collection[str],
+    unread: Mapping[str, OnceoverError],
+    unheard: Sequence[OnceoverError],
 ) -> tuple[str, ...]:
     """Return the groups that are put in place.
 
     Args:
         positions: topics in which a group has committed something, by group, those of the flow's filter only.
+        unread: why that is not known of some; ``unheard`` why some are not even known by name.
 
     Raises:
         UsageError: NOTHING_CHOSEN, none of those that were asked for reads one of the topics.
+        OnceoverError: the same, and why it is not known of all of them.
     """
     reading = sorted(group for group, read in positions.items() if set(read) & set(topics))
     if request.groups is None:
         return tuple(reading[:GROUPS])
     found = tuple(group for group in reading if request.groups(group))
     if not found:
+        # One that was asked for may be among these: it is not a mistake of who asked, then.
+        for error in (*(error for group, error in unread.items() if request.groups(group)), *unheard):
+            raise error
         raise UsageError(
             "none of the groups that read the chosen topics matches --group",
             code=DrillCode.NOTHING_CHOSEN,

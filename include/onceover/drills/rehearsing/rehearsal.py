@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from onceover.clock import now_ms
 from onceover.drills.about import DrillAbout
@@ -21,7 +21,6 @@ from onceover.drills.rehearsing.course import LOOK, course_of
 from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.kafka.groups.admin import GroupAdmin
-from onceover.kafka.ports import Cluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 
@@ -132,7 +131,7 @@ class Rehearsal:
         parts = self._parts
         state, _ = started(parts.target, parts.flow)
         topics = chosen_topics(self._request, state.enrolled.values())
-        groups = chosen_groups(self._request, _reads(parts.source, self._selects), topics)
+        groups = self._groups(topics)
         steps = RehearsalSteps(
             parts, self._request, drill, topics, groups, lambda: self._journal.check(drill)
         )
@@ -150,9 +149,10 @@ class Rehearsal:
         )
         return plan, steps, course
 
-
-def _reads(source: Cluster, selects: Callable[[str], bool]) -> dict[str, set[str]]:
-    """Return in which topics the flow's groups have committed something, as far as brokers answer."""
-    admin = GroupAdmin(source)
-    each = admin.each_committed(group for group in admin.groups().groups if selects(group))
-    return {group: {tp.topic for tp in positions} for group, positions in each.found.items()}
+    def _groups(self, topics: Collection[str]) -> tuple[str, ...]:
+        """Return the groups to put in place, as far as brokers answer."""
+        admin = GroupAdmin(self._parts.source)
+        listing = admin.groups()
+        each = admin.each_committed(group for group in listing.groups if self._selects(group))
+        read = {group: {tp.topic for tp in positions} for group, positions in each.found.items()}
+        return chosen_groups(self._request, read, topics, each.failed, listing.unheard)
