@@ -61,13 +61,13 @@ class Claims:
         records |= {names.claim_key(target): None for target in old.keys() - set(wanted.values())}
         if records:
             reached(Step.OWN_CLAIM)
-            self.leader.claim(records)
+            self.leader.put(records)
         if not wanted:
             return []
         theirs = self._decided(wanted)
         lost = [topic for topic, (answer, _) in theirs.items() if answer is ClaimAnswer.THEIRS]
         if lost:
-            self.leader.claim({names.claim_key(wanted[topic]): None for topic in lost})
+            self.leader.put({names.claim_key(wanted[topic]): None for topic in lost})
         return [claimed_elsewhere(topic, flow.name) for topic, (_, flow) in theirs.items()]
 
     def withdraw(self) -> None:

@@ -8,7 +8,7 @@ leave the filter or return to it get a new record and nothing else: their progre
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -51,6 +51,11 @@ class Newest:
 
 # ``earliest``, ``latest``, a timestamp in ms since 1970, or the newest part.
 Start = str | int | Newest
+EARLIEST: Final = "earliest"
+
+
+# Where a topic begins that is not enrolled yet.
+StartOf = Callable[[TopicInfo], Start]
 
 
 @dataclass(frozen=True)
@@ -66,13 +71,13 @@ class Enroller:
     source: Cluster
     target: Cluster
 
-    def enrol(self, view: View, plan: TopicPlan, start: Start) -> list[Refusal]:
+    def enrol(self, view: View, plan: TopicPlan, start: StartOf) -> list[Refusal]:
         """Enrol new topics and partitions, and write down who left and who returned.
 
         Args:
             view: what the plan was computed from; its target topics exist by now.
             plan: says which.
-            start: where new topics begin; added partitions of known ones always begin at the earliest.
+            start: tells where a new topic begins; added partitions of known ones begin at the earliest.
 
         Returns:
             Topics that the target does not let us enrol; the others are.
@@ -153,17 +158,22 @@ class Enroller:
         return [grown_into(t, first[known[t].target], view.flow) for t in topics if known[t].target in first]
 
     def _added(
-        self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment], start: Start
+        self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment], start: StartOf
     ) -> dict[str, dict[int, int]]:
         """Return the start offsets of partitions that are not enrolled yet, by topic and number.
 
         Asked for all at once: a request for each of a thousand topics would take seconds.
         """
-        new = [TopicPartition(t, p) for t in topics if t not in known for p in view.source[t].partitions]
-        added = [TopicPartition(t, p) for t in topics if t in known for p in _missing(view, known[t])]
+        wanted: dict[Start, list[TopicPartition]] = {}
+        for topic in topics:
+            old, info = known.get(topic), view.source[topic]
+            added = list(info.partitions) if old is None else _missing(view, old)
+            at = start(info) if old is None else EARLIEST
+            wanted.setdefault(at, []).extend(TopicPartition(topic, p) for p in added)
         found: dict[str, dict[int, int]] = {}
-        for tp, offset in {**self._starts(new, start), **self._starts(added, "earliest")}.items():
-            found.setdefault(tp.topic, {})[tp.partition] = offset
+        for at, tps in wanted.items():
+            for tp, offset in self._starts(tps, at).items():
+                found.setdefault(tp.topic, {})[tp.partition] = offset
         return found
 
     @property
@@ -197,7 +207,7 @@ class Enroller:
         return set(self.target.retry(lambda: self.target.committed(group, targets)))
 
     def _starts(self, added: list[TopicPartition], start: Start) -> dict[TopicPartition, int]:
-        if start == "earliest":
+        if start == EARLIEST:
             return self.source.list_offsets(added, calls.EARLIEST)
         ends = self.source.list_offsets(added, calls.LATEST)
         if start == "latest":

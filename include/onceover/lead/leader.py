@@ -266,8 +266,8 @@ class Leader:
         records: dict[str, Any] = {}
         for enrolment in enrolments:
             records[names.enrolment_key(enrolment.target)] = enrolment.to_json()
-            if (claim := names.claim_key(enrolment.target)) in self.state.values:
-                records[claim] = None
+            over_with_it = (names.claim_key(enrolment.target), names.first_key(enrolment.source))
+            records |= {key: None for key in over_with_it if key in self.state.values}
         try:
             reached(Step.ENROL_BEGIN)
             self._send(records)
@@ -299,8 +299,9 @@ class Leader:
             # Nor does it give the id anew before.
             self._regain(error)
 
-    def claim(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Write claims of target topics, or take them back (None); they can be read by all when this returns.
+    def put(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Write records of its own, such as claims, or take them back (None); they can be read by all when
+        this returns, but for topics: those have ``enrol``.
 
         Raises:
             Fenced: a newer generation runs.

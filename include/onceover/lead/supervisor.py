@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from onceover.acls.sync import AclSync
@@ -19,10 +20,10 @@ from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin
-from onceover.kafka.ports import Cluster
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
-from onceover.lead.enroller import Enroller, Start
+from onceover.lead.enroller import EARLIEST, Enroller, Start
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.lead.movement import MovementWatch
 from onceover.mirrormaker.output import MirrorOutput
@@ -34,6 +35,7 @@ from onceover.state.codes import StateCode
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
 from onceover.state.records.enrolment import Enrolment, LeftAt, read_enrolments
+from onceover.state.records.firstlook import FirstLook, over, remembered
 from onceover.state.records.layout import DONE, Layout, check_distinct, launches_with
 from onceover.state.records.managed import read_managed
 from onceover.state.records.standstill import standstill_note
@@ -310,17 +312,30 @@ class Supervisor:
         wanted = plan_topics(view)
         self._tell_upstream(view, wanted)
         plan = self._apply(view, self._claimed(view, wanted))
-        first = names.DISCOVERED not in self.leader.state.values
+        first = self._first_look(view, scope.start)
         if plan.enrol or plan.turn:
-            self._unenrolled = self._enroller.enrol(view, plan, scope.start if first else "earliest")
+            start = partial(_start_of, scope.start, first)
+            self._unenrolled = self._enroller.enrol(view, plan, start)
             known = {refusal.object for refusal in self._unenrolled}
             self._refuse([*(r for r in self.refused if r.object not in known), *self._unenrolled])
-        if first:
-            self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
         self._discovered_s, self._discovered = time.monotonic(), scope
         self.discoveries += 1
         self._heard_ms = now_ms()
         return plan
+
+    def _first_look(self, view: View, start: Start) -> FirstLook:
+        """Return what the flow's first discovery saw; the first one writes that down before it enrols."""
+        first = FirstLook.read(self.leader.state.values)
+        if first.is_over:
+            return first
+        if start != EARLIEST:
+            known = view.enrolled_by_source
+            inside = [d.topic for d in view.decisions() if d.inside and d.topic not in known]
+            if seen := remembered(view.source[topic] for topic in inside if topic in view.source):
+                self.leader.put(seen)
+        # Behind them: a run that is killed in between has enrolled nothing, and the next look is the first.
+        self.leader.put(over(now_ms()))
+        return FirstLook.read(self.leader.state.values)
 
     def _claimed(self, view: View, plan: TopicPlan) -> TopicPlan:
         """Claim new and returning topics; return the plan without those that are another flow's."""
@@ -338,7 +353,7 @@ class Supervisor:
         known = self.leader.state.values
         changes = changed_upstream(known, view.upstream, targets, whole=not view.unreadable)
         if changes:
-            self.leader.claim(changes)
+            self.leader.put(changes)
 
     def _claims(self, naming: NamingPolicy) -> Claims:
         return Claims(self.leader, lambda topics: self._reader.rivals(naming, topics))
@@ -417,6 +432,10 @@ class Supervisor:
         committed = self._target.committed(names.progress_group(self._flow.name), None)
         positions = {str(tp): offset.offset for tp, offset in committed.items()}
         self.leader.note(names.POSITIONS, {"v": 1, "at_ms": now_ms(), "positions": positions})
+
+
+def _start_of(start: Start, first: FirstLook, topic: TopicInfo) -> Start:
+    return start if first.saw(topic) else EARLIEST
 
 
 def _report(change: Change) -> None:

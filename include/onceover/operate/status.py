@@ -237,13 +237,16 @@ class _Reading:
         """Return the first offset that is missing: where the partition will begin once it is enrolled."""
         here, wanted = facts.here, list(missing)
         starts = {tp: here.starts[tp] for tp in wanted if tp in here.starts}
-        first = facts.state is not None and not facts.state.discovered
-        if not first or self.start == EARLIEST or here.reader is None:
-            return {tp: starts.get(tp, 0) for tp in wanted}
-        if self.start == LATEST:
-            return {tp: here.lsos.get(tp, 0) for tp in wanted}
-        found = here.reader.offsets(existing(wanted, here.topics), int(self.start))
-        return {tp: found[tp] if found.get(tp, -1) >= 0 else here.lsos.get(tp, 0) for tp in wanted}
+        begins = {tp: starts.get(tp, 0) for tp in wanted}
+        if facts.state is None or self.start == EARLIEST or here.reader is None:
+            return begins
+        known, first = {e.source for e in facts.state.known.values()}, facts.state.first_look
+        # An added partition of a topic that is enrolled begins at its earliest record, wherever that one did.
+        new = [tp for tp in existing(wanted, here.topics) if tp.topic not in known]
+        elsewhere = [tp for tp in new if first.saw(here.topics[tp.topic])]
+        found = {} if self.start == LATEST else here.reader.offsets(elsewhere, int(self.start))
+        ends = {tp: here.lsos.get(tp, 0) for tp in elsewhere}
+        return begins | ends | {tp: at for tp, at in found.items() if at >= 0}
 
     def _held_up(
         self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]

@@ -25,6 +25,7 @@ from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import read_values
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.firstlook import FirstLook
 from onceover.state.records.layout import Layout
 from onceover.state.records.managed import unread_managed
 from onceover.state.records.ownership import Claim
@@ -165,7 +166,7 @@ class FlowFacts:
     still: dict[TopicPartition, Standstill] = field(default_factory=dict)
     verified: dict[TopicPartition, Watermark] = field(default_factory=dict)
     verdicts: Verdicts | None = None
-    discovered: bool = False
+    first_look: FirstLook = field(default_factory=FirstLook)
     problems: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -177,7 +178,7 @@ class FlowFacts:
         self, leader: Mapping[str, Any], others: Mapping[str, Any], owned: Mapping[str, Any] = _NOTHING
     ) -> None:
         """Take in the latest values of both partitions of the state, and of what the flow looks after."""
-        self.discovered = names.DISCOVERED in leader
+        self.first_look = FirstLook.read(leader)
         for key, value in [*leader.items(), *others.items()]:
             try:
                 self._take(key, value)

@@ -21,6 +21,7 @@ ACL_PREFIX = "acl/"
 VERIFIED_PREFIX = "verified/"
 VERDICTS = "verdicts"
 DISCOVERED = "discovered"
+FIRST_PREFIX = "first/"
 CLAIM_PREFIX = "claim/"
 UPSTREAM_PREFIX = "upstream/"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
@@ -149,6 +150,11 @@ def enrolment_key(target_topic: str) -> str:
 def claim_key(target_topic: str) -> str:
     """State key of a target topic that the flow is about to enrol."""
     return f"{CLAIM_PREFIX}{target_topic}"
+
+
+def first_key(source_topic: str) -> str:
+    """State key of a source topic that the first discovery saw, until it is enrolled."""
+    return f"{FIRST_PREFIX}{source_topic}"
 
 
 def upstream_key(target_topic: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -13,6 +13,7 @@ from onceover.lead import supervisor as module
 from onceover.lead.enroller import Newest, Start
 from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
+from onceover.operate.status import flow_status
 from onceover.state import names
 from onceover.stops.requests import asked_to_end, stop_request
 from tests.support.fakes.fakelogs import FakeLog
@@ -94,6 +95,73 @@ def test_a_flow_begins_where_its_file_says(scene: Leading, start: Start, expecte
     scene.east.make_topic("shop.late", 1).logs[0].append([_SOMETHING] * 5)
     scene.opened[-1].discover()
     assert scene.progress()["shop.late:0"] == 0
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("at", ["look", "over", "enrol", "behind"])
+def test_what_a_killed_first_run_has_seen_begins_where_the_file_says_and_nothing_later_does(
+    scene: Leading, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Until it has written down what there was, the next look is the first one."""
+    scene.rewrite(start="latest")
+    for log in scene.east.all_topics["shop.orders"].logs:
+        log.append([_SOMETHING] * 9)
+    run = scene.supervisor()
+    run.start()
+    put, enrol, killed_at = run.leader.put, run.leader.enrol, {"look": 0, "over": 1}.get(at, 9)
+    puts: list[object] = []
+
+    def counted(records: Mapping[str, Any]) -> None:
+        if any(key.startswith((names.FIRST_PREFIX, names.DISCOVERED)) for key in records):
+            puts.append(records)
+            if len(puts) > killed_at:
+                raise Killed
+        put(records)
+
+    def enrolled(*told: Any) -> None:
+        if at == "behind":
+            enrol(*told)
+        raise Killed
+
+    monkeypatch.setattr(run.leader, "put", counted)
+    monkeypatch.setattr(run.leader, "enrol", enrolled)
+    with pytest.raises(Killed):
+        run.discover()
+    scene.east.make_topic("shop.late", 1).logs[0].append([_SOMETHING] * 5)
+    scene.led()
+    is_first = at in ("look", "over")
+    assert scene.progress() == {"shop.orders:0": 9, "shop.orders:1": 9, "shop.late:0": 5 if is_first else 0}
+    assert not [key for key in scene.records() if key.startswith(names.FIRST_PREFIX)]
+
+
+def test_what_could_not_be_taken_in_at_first_begins_where_the_file_says(scene: Leading) -> None:
+    """It was there; a namesake that is made meanwhile was not."""
+    scene.rewrite(start="latest")
+    namesake = scene.east.make_topic("shop.namesake", 1)
+    for topic in (scene.east.all_topics["shop.orders"], namesake):
+        for log in topic.logs:
+            log.append([_SOMETHING] * 9)
+        topic.leaders[0] = -1
+    run = scene.led()
+    assert scene.progress() == {}
+    del scene.east.all_topics["shop.namesake"]
+    scene.east.make_topic("shop.namesake", 1).logs[0].append([_SOMETHING] * 5)
+    scene.east.all_topics["shop.orders"].leaders[0] = 0
+    told = flow_status(FLOW, scene.east, scene.west, scene.scope.rules, "latest")["partitions"]
+    assert {p["topic"]: p["lag_offsets"] for p in told} == {"shop.orders": 0, "shop.namesake": 5}
+    run.discover()
+    assert scene.progress() == {"shop.orders:0": 9, "shop.orders:1": 9, "shop.namesake:0": 0}
+
+
+def test_a_flow_that_begins_at_the_earliest_record_remembers_no_topics(scene: Leading) -> None:
+    """It makes no difference to them."""
+    scene.east.all_topics["shop.orders"].leaders[0] = -1
+    scene.led()
+    assert not [key for key in scene.records() if key.startswith(names.FIRST_PREFIX)]
+    assert names.DISCOVERED in scene.records()
 
 
 def test_a_grown_topic_is_grown_and_only_its_new_partitions_begin(scene: Leading) -> None:

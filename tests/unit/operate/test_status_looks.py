@@ -25,6 +25,7 @@ from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
 from onceover.operate.statusshape import shape
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.firstlook import FirstLook
 from onceover.state.records.layout import DONE, FAILED, Layout
 from onceover.wire.progress import NOBODY, ProgressMeta
 from tests.unit.copy.loop import ME
@@ -102,7 +103,9 @@ def facts() -> FlowFacts:
     )
     beat = {"run": "r", "at_ms": at_ms, "pid": 1}
     enrolment = Enrolment("orders", "orders", SOURCE_ID, TARGET_ID, {0: 0}, 1)
-    return FlowFacts(layout=layout, heartbeat=beat, known={"orders": enrolment}, discovered=True)
+    return FlowFacts(
+        layout=layout, heartbeat=beat, known={"orders": enrolment}, first_look=FirstLook(is_over=True)
+    )
 
 
 def target_logs(

@@ -93,7 +93,7 @@ def test_state_values_of_a_wrong_shape_are_problems_and_the_others_count() -> No
 
     assert len(facts.problems) == 5
     assert {p["code"] for p in facts.problems} == {"STATE_UNREADABLE"}
-    assert (facts.layout, facts.known, facts.discovered) == (None, {}, True)
+    assert (facts.layout, facts.known, facts.first_look.is_over) == (None, {}, True)
 
 
 def test_a_record_that_the_driver_would_not_take_is_a_problem() -> None:
