@@ -10,12 +10,30 @@ import pytest
 
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
+from onceover.drills.chain import JournalEntry
+from onceover.drills.codes import DrillCode
+from onceover.drills.journal import DrillJournal
+from onceover.drills.switching.lettingin import in_the_way
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
 from tests.unit.drills.test_switching import enrolment
+
+
+class Chain:
+    """A journal in memory."""
+
+    def __init__(self) -> None:
+        self.entries: list[JournalEntry] = []
+
+    def add(self, drill: str, what: str, said: dict[str, Any] | None = None) -> None:
+        self.entries.append(chains.next_entry(self.entries, drill, what, 0, said or {}))
+
+    def journal(self, is_alive: bool) -> DrillJournal:
+        stand_in = SimpleNamespace(read=lambda: self.entries, is_alive=lambda _: is_alive)
+        return cast(DrillJournal, stand_in)
 
 
 class Steps(PlannedSteps):
@@ -91,6 +109,60 @@ def test_what_cannot_be_looked_at_is_tried_again_only_where_that_may_help(
     with pytest.raises(kind, match="cannot be looked at: may not see") as caught:
         steps.look(Deadline(5.0))
     assert (caught.value.where, caught.value.resolve) == ("east", "grant DESCRIBE")
+
+
+BUSY = NeedsOperator("drill r1 of flow back is running", code=DrillCode.DRILL_RUNS, resolve="wait for it")
+
+
+@pytest.mark.parametrize("left_s", [600.0, 0.0])
+def test_a_rehearsal_the_other_way_is_waited_for_before_writers_are_let_in(left_s: float) -> None:
+    """It began behind the look; until it ends nobody can write on either side, and trying again may help."""
+    answers: list[Any] = [BUSY, BUSY, {"let_in": {"acls": 1}}]
+
+    def let_in(_: object) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, OnceoverError):
+            raise answer
+        return answer
+
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    parts = SimpleNamespace(flow="f", let_in=let_in, redirect=lambda *_: {"moved": True}, **sides)
+    steps = Steps(cast(Any, parts), "d1", "d1", {"a": enrolment("a", "d1")}, True, Notes(), cast(Any, None))
+    if left_s:
+        assert steps.redirect(Deadline(left_s)) == {"let_in": {"acls": 1}, "moved": True}
+        return
+    with pytest.raises(Retriable, match="drill r1 of flow back is running"):
+        steps.redirect(Deadline(left_s))
+
+
+@pytest.mark.parametrize("left_s", [600.0, 0.0])
+def test_a_rehearsal_the_other_way_is_waited_for_before_anybody_is_kept_off(left_s: float) -> None:
+    answers = ["r1", "r1", None]
+    target = SimpleNamespace(alias="west")
+    parts = SimpleNamespace(target=target, back="back", in_the_way=lambda _: answers.pop(0))
+    steps = Steps(cast(Any, parts), "d1", "d1", {"a": enrolment("a")}, True, Notes(), cast(Any, None))
+    if left_s:
+        steps._await_way(Deadline(left_s))
+        assert answers == []
+        return
+    with pytest.raises(Retriable, match="drill r1 of flow back runs") as caught:
+        steps._await_way(Deadline(left_s))
+    assert "`onceover drill abort back`" in str(caught.value.resolve)
+
+
+@pytest.mark.parametrize(
+    ("fenced", "is_alive", "found"), [("a", True, "r1"), ("other", True, None), ("a", False, None)]
+)
+def test_only_a_living_drill_of_a_flow_that_keeps_somebody_off_these_topics_is_in_the_way(
+    fenced: str, is_alive: bool, found: str | None
+) -> None:
+    chain = Chain()
+    chain.add("d0", chains.BEGUN)
+    chain.add("d0", chains.FENCED, {"kind": "acls", "marks": [[fenced, "User:*"]]})
+    chain.add("d0", chains.ENDED)
+    assert in_the_way(chain.journal(is_alive), ["a", "b"]) is None
+    chain.add("r1", chains.BEGUN)
+    assert in_the_way(chain.journal(is_alive), ["a", "b"]) == found
 
 
 def test_who_cannot_let_writers_in_is_told_how_to_go_on_without_the_source() -> None:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.backoff import Deadline
+from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.clients import ClientsSeen
@@ -54,6 +54,7 @@ class SwitchoverParts:
         denied: DENYs on the target that would keep clients off the copies; where the source cannot be asked,
             with those that the flow the other way has made.
         let_in: lets writers in on the target whom the flow the other way has kept off there.
+        in_the_way: the drill of that flow that has to be over before, such as a rehearsal; None without one.
         redirect: brings clients to the target, as far as we have a part in it.
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
@@ -79,6 +80,7 @@ class SwitchoverParts:
     lifted: LiftedFences
     denied: Callable[[Sequence[str]], Sequence[str]]
     let_in: Callable[[Sequence[str]], Mapping[str, Any]]
+    in_the_way: Callable[[Sequence[str]], str | None]
     redirect: Callable[[Sequence[str], Deadline], Mapping[str, Any]]
     clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
@@ -140,7 +142,7 @@ class SwitchSteps:
     def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
         """Bring the clients to the target."""
         self._check_promoted()
-        return {**self._let_in(), **self.parts.redirect(self._topics, deadline)}
+        return {**self._let_in(deadline), **self.parts.redirect(self._topics, deadline)}
 
     def close(self) -> None:
         """Let go of the flow, should it still be held."""
@@ -150,10 +152,25 @@ class SwitchSteps:
 
     # ---- what they share
 
-    def _let_in(self) -> Mapping[str, Any]:
-        """Let in on the target whom the flow the other way has kept off there."""
+    def _lift(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Let in on the target whom the flow the other way has kept off there.
+
+        A rehearsal of that flow may have begun since *look*. It is not disturbed, and ends in minutes: its
+        end is waited for during half of the time, as nobody can write on either side until then.
+        """
+        backoff, waits = Backoff(), Deadline(deadline.left_s / 2)
+        while True:
+            try:
+                return self.parts.let_in(self._copies)
+            except NeedsOperator as error:
+                if error.code != DrillCode.DRILL_RUNS:
+                    raise
+                backoff.pause(waits, Retriable(error.message, code=error.code, resolve=error.resolve))
+
+    def _let_in(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Do so, and tell who cannot how to go on."""
         try:
-            return self.parts.let_in(self._copies)
+            return self._lift(deadline)
         except Retriable as error:
             mode = "unplanned"
             go_on = commands.command("drill", "run", self.parts.flow, "--mode", mode)

@@ -49,6 +49,20 @@ def denied(target: Cluster, copies: Sequence[str], ours: Callable[[], Collection
     ]
 
 
+def in_the_way(journal: DrillJournal, topics: Collection[str]) -> str | None:
+    """Return the drill of a flow that ``let_in`` would have to wait for; None without one, or where nobody is
+    kept off these topics.
+
+    Raises:
+        Retriable: a cluster is away.
+    """
+    chain = journal.read()
+    running = chains.running(chain)
+    if running is None or not chains.fenced_topics(chain) & set(topics):
+        return None
+    return running.drill if journal.is_alive(running.drill) else None
+
+
 def let_in(
     journal: DrillJournal,
     topics: Collection[str],

@@ -86,6 +86,7 @@ class PlannedSteps(SwitchSteps):
         self._check_logs(state)
         self.parts.fence.check(self._topics)
         check_denied(self.parts.target.alias, self.parts.denied(self._copies))
+        self._await_way(deadline)
         others = chains.fenced_topics(self.notes.read()) - set(self.enrolled)
         if left := sorted(others - {e.source for e in state.enrolled.values() if e.is_promoted}):
             text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
@@ -125,6 +126,24 @@ class PlannedSteps(SwitchSteps):
                 raise left
             backoff.pause(deadline, left)
             self._placing.release()
+
+    def _await_way(self, deadline: Deadline) -> None:
+        """Return when *redirect* can let in whom the flow the other way has kept off.
+
+        Raises:
+            Retriable: NOT_READY, a drill of that flow goes on.
+        """
+        backoff = Backoff()
+        while (other := self.parts.in_the_way(self._copies)) is not None:
+            back = self.parts.back or ""
+            late = Retriable(
+                f"drill {other} of flow {back} runs: clients that it has kept off {self.parts.target.alias} "
+                "could not be let in behind the promotion",
+                code=DrillCode.NOT_READY,
+                resolve=f"wait for it ({commands.command('drill', 'status', back)}), or end it with "
+                f"{commands.command('drill', 'abort', back)}; then run it again",
+            )
+            backoff.pause(deadline, late)
 
     def audit(self, deadline: Deadline) -> Mapping[str, Any]:
         """Compare what was not verified until now, while writers still write, until little is left for later.

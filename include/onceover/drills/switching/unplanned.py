@@ -128,14 +128,14 @@ class UnplannedSteps(SwitchSteps):
                 return {"open": len(open_in)}
         return {"open": 0}
 
-    def _let_in(self) -> Mapping[str, Any]:
+    def _let_in(self, deadline: Deadline) -> Mapping[str, Any]:
         """Let in whom the flow the other way has kept off, if that can be asked: its journal is there.
 
         Whoever is kept off the copies all the same is named.
         """
         evidence: Mapping[str, Any] = {}
         try:
-            evidence = self.parts.let_in(self._copies)
+            evidence = self._lift(deadline)
         except OnceoverError as error:
             text = f"whom the flow the other way keeps off {self.parts.target.alias} cannot be asked"
             self.findings.append((DrillCode.STILL_FENCED, f"{text}: {error.message}"))

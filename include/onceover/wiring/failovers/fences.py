@@ -56,6 +56,12 @@ def kept_off(reverse: Flow) -> set[tuple[str, str]]:
         return chains.fenced(journal.read()).get(ACLS, set())
 
 
+def in_the_way(reverse: Flow, topics: Collection[str]) -> str | None:
+    """Return the drill of a flow that has to be over before its fences of these topics can be lifted."""
+    with opened(reverse, both) as (_, target), drill_journal(reverse, target, wait) as journal:
+        return lettingin.in_the_way(journal, topics)
+
+
 def let_in(
     flow: Flow,
     topics: Collection[str],

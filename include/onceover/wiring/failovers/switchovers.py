@@ -64,6 +64,7 @@ from onceover.wiring.failovers.drills import (
 )
 from onceover.wiring.failovers.fences import (
     fence_makers,
+    in_the_way,
     kept_off,
     let_in,
     let_in_at_once,
@@ -223,6 +224,7 @@ def _parts(
         lifted=LiftedFences(makers),
         denied=lambda copies: denied(target, copies, _denied_by_us(reverse, options.mode)),
         let_in=_letting_in(reverse, options.mode, pause),
+        in_the_way=lambda copies: None if reverse is None else in_the_way(reverse, copies),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else _way_back(flow, reverse).place,
