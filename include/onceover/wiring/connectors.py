@@ -26,7 +26,7 @@ from onceover.connectors.moving import selection
 from onceover.connectors.moving.migration import ConnectorOperation, Migration
 from onceover.connectors.moving.selection import ConnectorSelection
 from onceover.connectors.planning.plan import unasked_topic
-from onceover.connectors.record.runrecords import run_ids, runs_topic
+from onceover.connectors.record.runrecords import copy_ids, run_ids, runs_topic
 from onceover.connectors.settings import (
     ConnectorMove,
     ConnectorRequest,
@@ -182,7 +182,7 @@ def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None)
             config_topic=worker.config_topic,
             status_topic=worker.status_topic or "(status.storage.topic)",
             exactly_once=worker.exactly_once,
-            our_ids=f"onceover.connect.{worker.group_id}.",
+            our_ids=copy_ids(worker.group_id),
             run_ids=run_ids(worker.group_id),
             runs_topic=runs_topic(worker.group_id),
             connectors=[_own_topic(access, state, topic) for state in chosen],

@@ -18,7 +18,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import Isolation, WorkerFacts
 from onceover.connectors.offsets.scan import PATIENCE_S, Scan, scan_topic
-from onceover.connectors.record.runrecords import RunRecords
+from onceover.connectors.record.runrecords import RunRecords, copy_ids
 from onceover.connectors.rights import needing
 from onceover.connectors.settings import ConnectSettings
 from onceover.connectors.workers.membership import Endpoints, endpoints, membership_of
@@ -139,7 +139,7 @@ class ConnectAccess:
     def own_id(self, connector: str) -> str:
         """Return the transactional.id under which we write a connector's offsets; a second run fences the
         first."""
-        return f"onceover.connect.{self.group_id}.{connector}"
+        return f"{copy_ids(self.group_id)}{connector}"
 
     # ---- where offsets are
 

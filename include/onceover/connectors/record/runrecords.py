@@ -59,7 +59,16 @@ def run_ids(group_id: str) -> str:
     No group's beginning is one of another group's, so that a right on it is one on that group's runs: what is
     neither a letter, a digit, nor one of ``-_~`` is written as in an address (a dot as ``%2E``).
     """
-    return f"onceover.connect-run.{quote(group_id, safe='').replace('.', '%2E')}."
+    return f"onceover.connect-run.{_apart(group_id)}."
+
+
+def copy_ids(group_id: str) -> str:
+    """Return what the transactional ids begin with under which offsets are written: as ``run_ids``."""
+    return f"onceover.connect.{_apart(group_id)}."
+
+
+def _apart(group_id: str) -> str:
+    return quote(group_id, safe="").replace(".", "%2E")
 
 
 class RunRecords:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from onceover.connectors.record import runrecords
 from onceover.connectors.record.manifest import Manifest
-from onceover.connectors.record.runrecords import RunClaim, RunRecords, run_ids, runs_topic
+from onceover.connectors.record.runrecords import RunClaim, RunRecords, copy_ids, run_ids, runs_topic
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka.portions import OwnRecord
 from tests.unit.connectors.views import GLOBAL, OWN
@@ -48,6 +48,13 @@ def test_runs_of_different_connectors_have_different_ids(
 def test_id_of_a_run_names_its_group(group: str, written: str) -> None:
     """As it is, where it is as most are; near misses: another one that is written like it."""
     assert run_ids(group) == f"onceover.connect-run.{written}."
+    assert copy_ids(group) == f"onceover.connect.{written}."
+
+
+def test_no_two_connectors_write_under_one_id() -> None:
+    """Names have dots, on both sides of the one between them: two copies at once would fence each other."""
+    ids = {copy_ids(group) + name for group, name in (("connect", "eu.orders"), ("connect.eu", "orders"))}
+    assert len(ids) == 2
 
 
 class Topic:
