@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
+from uuid import UUID
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -54,6 +55,7 @@ class EndCheck:
         self._clusters: tuple[Cluster, Cluster] | None = None
         self._requests: StateLog | None = None
         self._left_out: set[TopicPartition] = set()
+        self._seen: dict[str, UUID] = {}
 
     def open(self, source: Cluster, target: Cluster) -> None:
         """Take over both clusters; ``close`` closes them."""
@@ -151,9 +153,17 @@ class EndCheck:
         return found
 
     def _left(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """Return the source partitions that are not known to be copied up to their end, or have none yet."""
+        """Return the source partitions that are not known to be copied up to their end, or have none yet.
+
+        Nothing is known of those of a topic that was made anew: until its lane has noticed, what is committed
+        counts the records of the one that is gone.
+        """
         _, target = self._both()
-        targets = {e.target_of(tp): tp for e in self._read().values() for tp in e.sources()}
+        enrolled = self._read().values()
+        anew = {
+            tp for e in enrolled for tp in e.sources() if self._seen.get(e.source, e.source_id) != e.source_id
+        }
+        targets = {e.target_of(tp): tp for e in enrolled for tp in e.sources()}
         committed = target.each_committed(names.progress_group(self._flow), targets).found if targets else {}
         stopped = self._stopped()
         behind = {
@@ -163,7 +173,7 @@ class EndCheck:
             if tp not in committed or committed[tp].offset < ends.get(source, 0)
         }
         left_out = self._left_out & set(targets.values())
-        return (behind | left_out) - {targets[tp] for tp in stopped & targets.keys()}
+        return (behind | left_out | anew) - {targets[tp] for tp in stopped & targets.keys()}
 
     def _leaderless(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return those that nobody leads on one of the sides, their part of the offset map included."""
@@ -214,6 +224,7 @@ class EndCheck:
         topics = source.each_topic(sorted({tp.topic for tp in enrolled}))
         _raise_temporary(topics.failed.values())
         found = topics.found
+        self._seen.update((name, info.topic_id) for name, info in found.items())
         there = {tp for tp in enrolled if tp.topic in found and tp.partition in found[tp.topic].partitions}
         hidden = {tp for tp in enrolled if tp.topic in topics.failed}
         return there | hidden, {tp for tp in there if not is_leaderless(found, tp)}
