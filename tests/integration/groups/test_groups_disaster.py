@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.groups import view as groupview
+from onceover.kafka.groups.admin import OFFSETS_TOPIC
 from onceover.kafka.link import connection
 from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.ports import LOOPBACK
@@ -177,6 +178,48 @@ def test_what_a_dead_broker_of_the_source_led_takes_nothing_from_failover(
 
         wait_until(moved, _TIMEOUT_S, "the others know that it is dead")
         assert committed_all(target_cluster.client, topic, groups) == dict.fromkeys(groups, whole)
+
+
+@pytest.mark.soak
+def test_groups_that_only_a_dead_broker_has_kept_are_told_of_until_it_is_back(
+    start_cluster: ClusterFactory,
+    target_cluster: SharedCluster,
+    tmp_path: Path,
+    unique_name: str,
+    capsys: Capture,
+) -> None:
+    """The others have given it up, and answer for all that they know of: nobody of these groups."""
+    source = start_cluster("disaster", brokers=3, heap_mb=320)
+    client = AdminClient(source.client)
+    # As many as these brokers are told that there are.
+    make(source, OFFSETS_TOPIC, {p: source.nodes[p % 3].node_id for p in range(4)})
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        topic = f"{unique_name}.a"
+        make(source, topic, {0: source.nodes[0].node_id})
+        feed(source, topic, [0])
+        replica.copy()
+        groups = [f"{unique_name}-{number}" for number in range(12)]
+        commit_all(source.client, topic, {group: {0: 4} for group in groups})
+        source.nodes[2].kill()
+        wait_until(
+            lambda: len(client.list_topics(timeout=_TIMEOUT_S).brokers) == 2, _TIMEOUT_S, "it is given up"
+        )
+        code, document = run(replica, capsys, "apply", replica.flow.path)
+        known = {p["group"] for p in document["positions"]}
+        assert code == TEMPORARY and 0 < len(known) < len(groups)
+        (refused,) = document["refused"]
+        assert refused["code"] == "UNKNOWN"
+        assert f"1 of 4 partitions of {OFFSETS_TOPIC} have no leader on east" in refused["message"]
+        there = {group: {0: (4, "")} if group in known else {} for group in groups}
+        assert committed_all(target_cluster.client, topic, groups) == there
+        source.nodes[2].start()
+
+        def moved() -> bool:
+            return run(replica, capsys, "apply", replica.flow.path)[0] == DONE
+
+        wait_until(moved, _TIMEOUT_S, "it is back")
+        whole = {group: {0: (4, "")} for group in groups}
+        assert committed_all(target_cluster.client, topic, groups) == whole
 
 
 def make(cluster: KafkaCluster, topic: str, leaders: dict[int, int]) -> None:
