@@ -359,11 +359,16 @@ class Supervisor:
         return Claims(self.leader, lambda topics: self._reader.rivals(naming, topics))
 
     def _apply(self, view: View, plan: TopicPlan) -> TopicPlan:
-        """Change the target; return the plan without the topics for which that was refused."""
+        """Change the target; return the plan without the topics for which that was refused.
+
+        Raises:
+            Retriable: somebody else has made one of its topics since it was planned.
+        """
         work = TopicApply(self._target_admin, self._owned.notes, dict(view.managed), _report)
         work.run(plan)
         if plan.steps:
             self._reader.changed()
+        work.check_not_overtaken()
         # Tried again each time, and told until it works.
         still = [refusal for refusal in self._unenrolled if refusal.object in plan.enrol]
         self._refuse([*plan.refused, *work.refused, *still])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
-from onceover.errors import NeedsOperator, OnceoverError, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin.topics import Failures, TopicSpec
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Notes
@@ -28,6 +28,7 @@ T = TypeVar("T")
 # One request carries so many topics: far below every broker's request limit, and a failure in between
 # leaves little to do again.
 _PER_REQUEST: Final = 200
+_NAMED: Final = 3
 
 
 class TopicAdmin(Protocol):
@@ -55,6 +56,8 @@ class TopicApply:
 
     Attributes:
         refused: what could not be done, with the reason; empty when all went well.
+        overtaken: topics that somebody else has made since the plan: nobody has looked at them. Whoever goes
+            on to write into the plan's topics plans anew (``check_not_overtaken``).
     """
 
     admin: TopicAdmin
@@ -62,6 +65,20 @@ class TopicApply:
     managed: dict[str, Managed]
     done: Done = nobody
     refused: list[Refusal] = field(default_factory=list)
+    overtaken: list[str] = field(default_factory=list)
+
+    def check_not_overtaken(self) -> None:
+        """See to it that each topic that was to be made is as the plan has it.
+
+        Raises:
+            Retriable: TOPIC_EXISTS, somebody else was faster: the next plan looks at what is there.
+        """
+        if self.overtaken:
+            raise Retriable(
+                f"somebody else has made {', '.join(self.overtaken[:_NAMED])} since it was planned",
+                code=KafkaCode.TOPIC_EXISTS,
+                resolve="run again: it is looked at first, and taken as it is where it is as it should be",
+            )
 
     def run(self, plan: TopicPlan) -> None:
         """Do all steps of the plan: topics, then partitions, then configuration.
@@ -105,6 +122,7 @@ class TopicApply:
             if before[step.topic] is None:
                 # Somebody else was faster, or it is not there at all: it is not ours.
                 self._write({step.topic: None})
+                self.overtaken += [step.topic] * (problem.code == KafkaCode.TOPIC_EXISTS)
             if problem.code != KafkaCode.TOPIC_EXISTS:
                 self._refuse(step.source, problem)
 

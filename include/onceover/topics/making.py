@@ -39,13 +39,14 @@ def make_targets(target: Cluster, flow: str, plan: TopicPlan, journal: Journal) 
 
     Raises:
         NeedsOperator, with the refusal's code: records would not be copied because of it.
-        Retriable: the target is away.
+        Retriable: the target is away, or somebody else has made one of them since the plan.
     """
     if not plan.steps:
         return
     with topic_apply(target, flow, journal.done) as work:
         work.run(plan)
     journal.refused(work.refused)
+    work.check_not_overtaken()
     for refusal in work.refused:
         if refusal.blocks:
             raise NeedsOperator(

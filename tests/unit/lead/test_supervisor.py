@@ -238,6 +238,37 @@ def test_a_topic_that_somebody_writes_to_meanwhile_is_not_taken_in(scene: Leadin
     assert scene.enrolled() == {} and scene.progress() == {}
 
 
+@pytest.mark.parametrize(
+    ("partitions", "config", "code"),
+    [
+        (7, {}, "PARTITION_COUNT"),
+        (2, {"message.timestamp.type": "LogAppendTime"}, "TARGET_RESTAMPS"),
+        (2, {}, None),
+    ],
+)
+def test_a_topic_that_somebody_makes_meanwhile_is_looked_at_before_it_is_taken_in(
+    scene: Leading, monkeypatch: pytest.MonkeyPatch, partitions: int, config: dict[str, str], code: str | None
+) -> None:
+    """Between the plan and its creation: a client, on a target that makes what it is asked for."""
+    run = scene.supervisor()
+    run.start()
+
+    answer = scene.west.next
+
+    def make(request: str) -> Any:
+        if request == "CreateTopics shop.orders" and "shop.orders" not in scene.west.all_topics:
+            scene.west.make_topic("shop.orders", partitions).config.update(config)
+        return answer(request)
+
+    monkeypatch.setattr(scene.west, "next", make)
+    with pytest.raises(Retriable, match=r"somebody else has made shop\.orders since"):
+        run.discover()
+    assert scene.enrolled() == {} and "managed/shop.orders" not in run._owned.catch_up()
+    run.discover()
+    assert (set(scene.enrolled()) == set()) == (code is not None)
+    assert [refusal.code for refusal in run.refused if refusal.blocks] == ([code] if code else [])
+
+
 @pytest.mark.parametrize("lost", ["EndTxn v5", "TxnOffsetCommit v5"])
 def test_an_enrolment_whose_answer_is_lost_is_planned_anew(
     scene: Leading, lost: str, monkeypatch: pytest.MonkeyPatch

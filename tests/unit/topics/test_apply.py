@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.errors import Retriable
 from onceover.state.records.managed import Managed
+from onceover.topics import making
 from onceover.topics.apply import TopicApply
 from onceover.topics.configs import OF_EVERY_COPY, ONLY_WIDENED, not_copied
 from onceover.topics.namingpolicy import IDENTITY, PREFIX
@@ -193,6 +197,22 @@ def test_topic_that_somebody_else_created_meanwhile_is_not_ours() -> None:
     world.target_config["t"] = {}
     TopicApply(world, world, world.managed).run(plan)
     assert world.managed == {} and world.target_config["t"] == {}
+
+
+def test_whoever_goes_on_to_write_looks_at_a_topic_that_somebody_else_created_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A seeding, a repair: it may restamp what is written, or have other partitions."""
+    world, journal = World({"t": 1}), mock.Mock()
+    plan = world.plan()
+    monkeypatch.setattr(
+        making, "topic_apply", lambda *_: nullcontext(TopicApply(world, world, world.managed, journal.done))
+    )
+    world.target["t"] = 1
+    with pytest.raises(Retriable, match="somebody else has made t since") as caught:
+        making.make_targets(mock.Mock(), "f", plan, journal)
+    assert caught.value.code == "TOPIC_EXISTS"
+    making.make_targets(mock.Mock(), "f", world.plan(), journal)
 
 
 @pytest.mark.parametrize(
