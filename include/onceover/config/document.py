@@ -49,11 +49,15 @@ class Document:
         return self.lines.get(path)
 
 
-def parse_yaml(text: str, where: str, page: str = FLOW_FILE_PAGE) -> tuple[Document | None, list[Fault]]:
+def parse_yaml(
+    text: str, where: str, page: str = FLOW_FILE_PAGE, *, as_written: Callable[[Path], bool] = lambda _: False
+) -> tuple[Document | None, list[Fault]]:
     """Return the document, or ``None`` and why there is none; duplicate keys are faults as well.
 
     Args:
         where: named in messages; ``page``: of the docs that explains such a file.
+        as_written: tells of which keys the value is the text as it stands: 0123 is a password there, and no
+            number to base 8, as YAML 1.1 has it.
     """
     try:
         refused = _refused(text, where, page)
@@ -69,7 +73,7 @@ def parse_yaml(text: str, where: str, page: str = FLOW_FILE_PAGE) -> tuple[Docum
         return None, [Fault(where, "", problem, "save it as plain UTF-8 text")]
     if not isinstance(node, yaml.MappingNode):
         return None, [Fault(where, "", "expected keys with values, found none", f"see {page}")]
-    reader = _Reader(where)
+    reader = _Reader(where, as_written)
     data = reader.mapping(node, ())
     return Document(data, reader.lines), reader.faults
 
@@ -95,9 +99,12 @@ def _refused(text: str, where: str, page: str) -> Fault | None:
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError, TypeError)
 
 
+_NULL: Final = "tag:yaml.org,2002:null"
+
+
 class _Reader:
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, where: str, as_written: Callable[[Path], bool]) -> None:
+        self._where, self._as_written = where, as_written
         self._scalars = yaml.SafeLoader("")
         self.lines: dict[Path, int] = {}
         self.faults: list[Fault] = []
@@ -124,6 +131,8 @@ class _Reader:
             return self.mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self._value(item, path) for item in node.value]
+        if node.tag != _NULL and self._as_written(path):
+            return str(node.value)
         try:
             return self._scalars.construct_object(node)
         except _UNREADABLE:

@@ -112,7 +112,7 @@ class ConfigKind:
             text = content.decode()
         except UnicodeDecodeError:
             raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
-        document, faults = parse_yaml(text, str(path), self.page)
+        document, faults = parse_yaml(text, str(path), self.page, as_written=_is_login)
         if document is None:
             raise BadConfig(faults)
         return content, document, faults
@@ -138,6 +138,11 @@ def read_bytes(path: Path, noun: str) -> bytes:
 def by_line(faults: list[Fault]) -> list[Fault]:
     """Return the faults as they come in the file."""
     return sorted(faults, key=lambda fault: (fault.line or 0, fault.key))
+
+
+def _is_login(path: tuple[str, ...]) -> bool:
+    """Tell whether a key is a client's or a login's; a handler's arguments may be called like these."""
+    return len(path) > 1 and path[-2] in ("client", "rest_auth") and path[0] != "handler_args"
 
 
 FLOW_FILES: Final = ConfigKind("flow file", FLOWS_VARIABLE, "flows", FLOW_FILE_PAGE)

@@ -92,6 +92,9 @@ def text(value: object) -> str:
     """
     if not isinstance(value, str) or not value.strip():
         raise Invalid("expected a text", "write a text in quotes")
+    if "\0" in value:
+        # Neither a path nor a program's argument can hold one, and both say so in words of their own.
+        raise Invalid("holds a NUL character", "write it without")
     return value
 
 
@@ -409,9 +412,11 @@ def _pattern(number: int, entry: object) -> str:
         )
     try:
         re.compile(entry)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
+        # The last two: a repetition above 2^32, and parentheses too deep for the compiler.
+        why = f"{error.msg} at position {error.pos}" if isinstance(error, re.error) else str(error)
         raise Invalid(
-            f"entry {number} is not a regular expression ({error.msg} at position {error.pos})",
+            f"entry {number} is not a regular expression ({why})",
             "correct it; a literal character is written with a backslash, e.g. orders\\.v1",
         ) from None
     return entry

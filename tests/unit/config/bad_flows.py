@@ -45,6 +45,21 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("no topics", {"topics": {"include": []}}, "topics.include", "is empty", "name at least one topic"),
     ("spaces", {"topics": {"include": ["a", " b "]}}, "topics.include", "entry 2 begins or ends with", "'b'"),
     ("broken expression", {"topics": {"include": ["a", "b("]}}, "topics.include", "entry 2", "backslash"),
+    (
+        "expression too large",
+        {"topics": {"include": ["a", "b{1,99999999999}"]}},
+        "topics.include",
+        "entry 2 is not a regular expression (the repetition number is too large)",
+        "backslash",
+    ),
+    ("expression too deep", {"groups": {"include": ["(" * 9999]}}, "groups.include", "entry 1", "backslash"),
+    (
+        "NUL in a path",
+        {"source": {"alias": "east", "client": None, "client_file": "a\0.yaml"}},
+        "source.client_file",
+        "holds a NUL character",
+        "without",
+    ),
     ("text for a list", {"topics": {"include": "orders"}}, "topics.include", "seen orders", "write a list"),
     (
         "start without zone",

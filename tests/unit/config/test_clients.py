@@ -67,6 +67,40 @@ def test_inline_keys_are_normalised() -> None:
     assert "sasl.mechanisms" not in client.properties
 
 
+@pytest.mark.parametrize(
+    "password",
+    ["0123456", "007", "1_000", "1:30", "3.10", "0x1F", "+1", "yes", "off", "1e3", "2024-01-01"],
+)
+def test_a_clients_values_are_those_that_stand_in_its_file(tmp_path: Path, password: str) -> None:
+    """YAML 1.1 has numbers to base 8 and 60, dates, and words for true: none of them is a login."""
+    path = tmp_path / "client.yaml"
+    lines = [
+        f"{key}: {PRIVATE[key]}" for key in ("bootstrap.servers", "security.protocol", "sasl.mechanisms")
+    ]
+    lines += [f"sasl.username: {password}", f"sasl.password: {password}"]
+    path.write_text("\n".join(lines))
+    path.chmod(0o600)
+    spec = ClusterSpec(alias="east", client_file=str(path))  # type: ignore[arg-type]
+    client = resolve_client(spec, where="f.yaml: source", environ={})
+    assert (client.properties["sasl.username"], client.properties["sasl.password"]) == (password, password)
+
+
+def test_so_are_those_that_stand_in_a_flow_file(write_flow: FlowWriter) -> None:
+    """A handler's arguments are what YAML has them for, whatever they are called."""
+    east = "bootstrap.servers: a:1, security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.username: 0123"
+    text = f"""flow: orders-dr
+source: {{alias: east, client: {{{east}, sasl.password: "${{PASSWORD}}", client.id: 1_0}}}}
+target: {{alias: west, client: {{bootstrap.servers: "b:1"}}}}
+topics: {{include: [orders]}}
+handler: m:Class
+handler_args: {{client: {{size: 0x1F}}}}
+"""
+    flow = load_flow(write_flow(text), environ=ENVIRON)
+    properties = resolve_clients(flow, ENVIRON)[0].properties
+    assert (properties["sasl.username"], properties["client.id"]) == ("0123", "1_0")
+    assert flow.handler_args == {"client": {"size": 31}}
+
+
 def test_no_way_of_showing_a_client_shows_a_secret() -> None:
     """Printing, logging and reports redact; pickling and copying into plain data are refused."""
     client = _connection(_json(extra=PRIVATE))

@@ -161,6 +161,24 @@ def test_the_default_policy_becomes_prefix_and_says_so() -> None:
     assert "naming: prefix" in " ".join(_import(text).notes)
 
 
+def test_an_alias_that_a_flow_file_cannot_hold_is_said_with_what_it_means_for_the_copies() -> None:
+    """They are not MirrorMaker's, whose names begin otherwise."""
+    text = "clusters = eu.west, us\neu.west->us.enabled = true"
+    (flow,) = _import(text).flows
+    assert yaml.safe_load(flow.text)["source"]["alias"] == "eu-west"
+    (note,) = (note for note in _import(text).notes if "names topics" in note)
+    assert "copies are called eu-west.<topic>, beside MirrorMaker's" in note
+
+
+@pytest.mark.parametrize("aliases", [("eu_1", "eu-1"), ("East", "east"), ("a.b", "a-b")])
+def test_two_pairs_that_would_be_one_flow_are_refused(aliases: tuple[str, str]) -> None:
+    """One file would be written for both, and one of the sources never copied."""
+    one, other = aliases
+    text = f"clusters = {one}, {other}, us\n{one}->us.enabled = true\n{other}->us.enabled = true"
+    with pytest.raises(BadConfig, match=f"{one}->us and {other}->us would be one flow"):
+        import_mm2(text, Path("mm2.properties"))
+
+
 def test_two_enabled_directions_make_two_flows_and_a_warning() -> None:
     """Both with identity naming would copy in a circle."""
     result = _import(BASE + "west->east.enabled = true")

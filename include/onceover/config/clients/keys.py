@@ -112,7 +112,11 @@ def _extensions(value: str) -> str:
     return ",".join(pairs)
 
 
-_BOOLEAN: Final = _one_of(("true", "false"), upper=False)
+def _boolean(value: str) -> str:
+    # A file in YAML may call them so, too.
+    plain = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(value.strip().lower(), value)
+    return _one_of(("true", "false"), upper=False)(plain)
+
 
 ALLOWED: Final[dict[str, ClientKey]] = {
     "bootstrap.servers": ClientKey("`host:port`, several separated by commas; required", check_bootstrap),
@@ -147,11 +151,11 @@ ALLOWED: Final[dict[str, ClientKey]] = {
     ),
     "https.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
     "enable.sasl.oauthbearer.unsecure.jwt": ClientKey(
-        "`true` permits the unsecured token of `default`", _BOOLEAN
+        "`true` permits the unsecured token of `default`", _boolean
     ),
     PLAIN_ENDPOINT: ClientKey(
         "`true` permits a token endpoint without TLS, which shows the client's secret to the whole way there",
-        _BOOLEAN,
+        _boolean,
     ),
     "ssl.ca.location": ClientKey("file with the certificates to trust", _text),
     "ssl.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),

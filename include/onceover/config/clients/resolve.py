@@ -198,7 +198,7 @@ def _read(spec: ClusterSpec, environ: Mapping[str, str]) -> dict[str, Any]:
 def _read_client_file(path: Path) -> dict[str, Any]:
     text = _read_private(path)
     if path.suffix in (".yaml", ".yml"):
-        document, faults = parse_yaml(text, str(path))
+        document, faults = parse_yaml(text, str(path), as_written=lambda _: True)
         if faults or document is None:
             fault = faults[0]
             raise Invalid(f"line {fault.line or 1}: {fault.problem}", fault.fix)

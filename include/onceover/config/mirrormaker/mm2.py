@@ -78,6 +78,14 @@ def _read(text: str, origin: Path) -> dict[str, str]:
     raise BadConfig([fault])
 
 
+def _alias(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)
+
+
+def _flow_name(source: str, target: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", f"{source}-to-{target}".lower()).strip("-")
+
+
 class _Importer:
     def __init__(self, properties: dict[str, str], origin: Path) -> None:
         self._properties = properties
@@ -91,6 +99,7 @@ class _Importer:
         self._aliases = self._clusters()
         pairs = self._pairs()
         clients = {alias: self._client(alias) for alias in sorted({name for pair in pairs for name in pair})}
+        self._check_apart(pairs)
         flows = tuple(self._flow(source, target, clients) for source, target in pairs)
         for key in self._properties:
             if key not in self._used:
@@ -130,6 +139,19 @@ class _Importer:
             raise self._fail("", "no pair of clusters is enabled", f"write {example}")
         return pairs
 
+    def _check_apart(self, pairs: list[tuple[str, str]]) -> None:
+        """Refuse pairs whose flows would have one name: one of them would be lost."""
+        named: dict[str, tuple[str, str]] = {}
+        for pair in pairs:
+            other = named.setdefault(_flow_name(*pair), pair)
+            if other != pair:
+                arrows = f"{_ARROW.join(other)} and {_ARROW.join(pair)}"
+                raise self._fail(
+                    "clusters",
+                    f"{arrows} would be one flow, {_flow_name(*pair)}",
+                    "import each alone, the other one disabled, and rename the first file and its flow",
+                )
+
     def _client(self, alias: str) -> ClientTranslation:
         """Collect the client settings of a cluster; its own win over those of all clusters."""
         java: dict[str, str] = {}
@@ -150,14 +172,19 @@ class _Importer:
         return result
 
     def _flow(self, source: str, target: str, clients: dict[str, ClientTranslation]) -> ImportedFlow:
-        name = re.sub(r"[^a-z0-9]+", "-", f"{source}-to-{target}".lower()).strip("-")
+        name = _flow_name(source, target)
         flow: dict[str, Any] = {"flow": name}
         for side, alias in (("source", source), ("target", target)):
-            flow[side] = {"alias": re.sub(r"[^A-Za-z0-9_-]", "-", alias), "client": clients[alias].client}
+            flow[side] = {"alias": _alias(alias), "client": clients[alias].client}
         flow["topics"] = {"include": [".*"], "naming": "prefix"}
         for key, setting in FLOW_SETTINGS.items():
             self._setting(flow, source, target, key, setting)
-        if flow["topics"]["naming"] == "prefix":
+        if flow["topics"]["naming"] == "prefix" and _alias(source) != source:
+            self._notes.append(
+                f"{name}: MirrorMaker 2 names topics {source}.<topic>, and no flow file can call one so: "
+                f"copies are called {_alias(source)}.<topic>, beside MirrorMaker's, and from the beginning"
+            )
+        elif flow["topics"]["naming"] == "prefix":
             self._notes.append(
                 f"{name}: MirrorMaker 2 names topics {source}.<topic> (its default policy), so the file says "
                 "naming: prefix"
