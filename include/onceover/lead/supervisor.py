@@ -368,7 +368,7 @@ class Supervisor:
         work.run(plan)
         if plan.steps:
             self._reader.changed()
-        work.check_not_overtaken()
+        work.check_not_overtaken(self._target)
         # Tried again each time, and told until it works.
         still = [refusal for refusal in self._unenrolled if refusal.object in plan.enrol]
         self._refuse([*plan.refused, *work.refused, *still])

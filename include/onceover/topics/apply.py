@@ -15,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin.topics import Failures, TopicSpec
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.ports import Notes
+from onceover.kafka.ports import Notes, TopicCatalog
 from onceover.planning.plan import Done, Refusal, nobody
 from onceover.state import names
 from onceover.state.records.managed import Managed
@@ -67,15 +67,22 @@ class TopicApply:
     refused: list[Refusal] = field(default_factory=list)
     overtaken: list[str] = field(default_factory=list)
 
-    def check_not_overtaken(self) -> None:
+    def check_not_overtaken(self, target: TopicCatalog) -> None:
         """See to it that each topic that was to be made is as the plan has it.
 
+        One that may not be seen has been there all along, and the next plan would not show it either: whoever
+        writes into it is refused.
+
         Raises:
-            Retriable: TOPIC_EXISTS, somebody else was faster: the next plan looks at what is there.
+            Retriable: TOPIC_EXISTS, somebody else was faster: the next plan looks at what is there. Or the
+                target is away.
         """
-        if self.overtaken:
+        if not self.overtaken:
+            return
+        hidden = target.retry(lambda: target.hidden_topics(self.overtaken))
+        if new := [topic for topic in self.overtaken if topic not in hidden]:
             raise Retriable(
-                f"somebody else has made {', '.join(self.overtaken[:_NAMED])} since it was planned",
+                f"somebody else has made {', '.join(new[:_NAMED])} since it was planned",
                 code=KafkaCode.TOPIC_EXISTS,
                 resolve="run again: it is looked at first, and taken as it is where it is as it should be",
             )

@@ -46,7 +46,7 @@ def make_targets(target: Cluster, flow: str, plan: TopicPlan, journal: Journal) 
     with topic_apply(target, flow, journal.done) as work:
         work.run(plan)
     journal.refused(work.refused)
-    work.check_not_overtaken()
+    work.check_not_overtaken(target)
     for refusal in work.refused:
         if refusal.blocks:
             raise NeedsOperator(

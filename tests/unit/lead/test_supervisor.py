@@ -269,6 +269,16 @@ def test_a_topic_that_somebody_makes_meanwhile_is_looked_at_before_it_is_taken_i
     assert [refusal.code for refusal in run.refused if refusal.blocks] == ([code] if code else [])
 
 
+def test_a_topic_that_is_there_and_may_not_be_seen_holds_up_none_of_the_others(scene: Leading) -> None:
+    """It is planned and refused as one that exists each time: nobody has overtaken anybody."""
+    scene.east.make_topic("shop.late", 1)
+    scene.west.make_topic("shop.orders", 2)
+    scene.west.unanswered["shop.orders"] = UsageError("not authorized", code="NOT_AUTHORIZED")
+    run = scene.led()
+    assert set(scene.enrolled()) == {"shop.late"}
+    assert [(r.object, r.code) for r in run.refused if r.blocks] == [("shop.orders", "TARGET_REFUSES")]
+
+
 @pytest.mark.parametrize("lost", ["EndTxn v5", "TxnOffsetCommit v5"])
 def test_an_enrolment_whose_answer_is_lost_is_planned_anew(
     scene: Leading, lost: str, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from onceover.topics import making
 from onceover.topics.apply import TopicApply
 from onceover.topics.configs import OF_EVERY_COPY, ONLY_WIDENED, not_copied
 from onceover.topics.namingpolicy import IDENTITY, PREFIX
+from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.topics.topicworld import Killed, World
 
 KEYS = ("retention.ms", "max.message.bytes", "compression.type", "min.insync.replicas", "vendor.thing")
@@ -210,9 +211,9 @@ def test_whoever_goes_on_to_write_looks_at_a_topic_that_somebody_else_created_me
     )
     world.target["t"] = 1
     with pytest.raises(Retriable, match="somebody else has made t since") as caught:
-        making.make_targets(mock.Mock(), "f", plan, journal)
+        making.make_targets(FakeCluster("west"), "f", plan, journal)
     assert caught.value.code == "TOPIC_EXISTS"
-    making.make_targets(mock.Mock(), "f", world.plan(), journal)
+    making.make_targets(FakeCluster("west"), "f", world.plan(), journal)
 
 
 @pytest.mark.parametrize(
