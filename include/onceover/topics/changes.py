@@ -9,17 +9,11 @@ from typing import Final
 from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.plan import Change
 from onceover.state.records.managed import Managed
-from onceover.topics.configs import ONLY_WIDENED, TIMESTAMP_TYPE, not_copied
+from onceover.topics.configs import COMPACTION, ONLY_WIDENED, TIMESTAMP_TYPE, not_copied
 
 # Lowered, or left to the broker's default, these let the target delete records.
 _RETENTION: Final = ("retention.ms", "retention.bytes")
 _POLICY: Final = "cleanup.policy"
-# The sooner a cleaner may come, the sooner tombstones and older values are gone; with Kafka's defaults.
-_COMPACTION: Final = {
-    "delete.retention.ms": 86_400_000,
-    "min.compaction.lag.ms": 0,
-    "max.compaction.lag.ms": (1 << 63) - 1,
-}
 _UNLIMITED: Final = -1
 
 
@@ -79,11 +73,16 @@ class Adopt:
 
 @dataclass(frozen=True)
 class ConfigDiff:
-    """A configuration key that differs; ``to`` None removes it."""
+    """A configuration key that differs; ``to`` None removes it.
+
+    Args:
+        default: what a topic of the target inherits that does not set it, where that is known.
+    """
 
     key: str
     from_: str | None
     to: str | None
+    default: str | None = None
 
 
 @dataclass(frozen=True)
@@ -109,24 +108,28 @@ class SetConfig:
 TopicStep = CreateTopic | AddPartitions | Adopt | SetConfig
 
 
-def diff(wanted: Mapping[str, str], seen: Mapping[str, str], managed: Managed) -> list[ConfigDiff]:
-    """Return what has to change so that ``seen`` becomes ``wanted``.
+def diff(
+    wanted: Mapping[str, str], seen: Mapping[str, str], managed: Managed, defaults: Mapping[str, str]
+) -> list[ConfigDiff]:
+    """Return what has to change so that ``seen`` becomes ``wanted``; ``defaults`` are the target's.
 
     Removed are only keys that the flow has set itself: what an operator has set on the target beside them is
     left alone. Limits that are only ever widened stay as they are.
     """
-    found = [ConfigDiff(k, seen.get(k), v) for k, v in sorted(wanted.items()) if seen.get(k) != v]
+    found = [
+        ConfigDiff(k, seen.get(k), v, defaults.get(k)) for k, v in sorted(wanted.items()) if seen.get(k) != v
+    ]
     ours = managed.keys & seen.keys() - ONLY_WIDENED.keys()
     stale = sorted(key for key in ours if key not in wanted and not_copied(key) is None)
-    return found + [ConfigDiff(key, seen[key], None) for key in stale]
+    return found + [ConfigDiff(key, seen[key], None, defaults.get(key)) for key in stale]
 
 
 def may_delete(one: ConfigDiff) -> bool:
     """Tell whether a change lets the target delete records that it would keep as it is."""
     if one.key == _POLICY:
         return True
-    if one.key in _COMPACTION:
-        default = _COMPACTION[one.key]
+    if one.key in COMPACTION:
+        default = one.default or COMPACTION[one.key]
         return int(one.to or default) < int(one.from_ or default)
     if one.key not in _RETENTION:
         return False

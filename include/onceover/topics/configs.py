@@ -46,6 +46,12 @@ ONLY_WIDENED: Final[Mapping[str, int]] = {
     "max.message.bytes": 1_048_588,
     "message.timestamp.after.max.ms": 3_600_000,
 }
+# The sooner a cleaner may come, the sooner tombstones and older values are gone. With Kafka's own defaults.
+COMPACTION: Final[Mapping[str, int]] = {
+    "delete.retention.ms": 86_400_000,
+    "min.compaction.lag.ms": 0,
+    "max.compaction.lag.ms": (1 << 63) - 1,
+}
 _BATCH_LIMIT: Final = "max.message.bytes"
 # A broker refuses a batch that does not fit into a segment.
 _SEGMENT: Final = "segment.bytes"

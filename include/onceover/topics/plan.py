@@ -94,8 +94,8 @@ class View:
         keys: configuration keys that the target knows; empty when that is not known.
         unread: source topics in scope whose configuration could not be read, and why; ``target_unread`` those
             of the target by its topics' names.
-        standing: of the keys that are only ever widened what holds for target topics; ``defaults`` for new
-            ones.
+        standing: of keys that are only ever widened, or say when cleaners may come, what holds for target
+            topics; ``defaults`` for new ones.
         restamped: target topics that give records the time at which they are copied.
         sync_configs: whether configuration is copied.
         adopt: whether target topics that are not managed are taken over (``topics apply``).
@@ -485,7 +485,7 @@ class _Planning:
             return
         wanted = {k: v for k, v in self._wanted(decision).items() if self._understood(decision, k, v)}
         managed = view.managed.get(name)
-        found = diff(wanted, view.target_overrides[name], managed or Managed())
+        found = diff(wanted, view.target_overrides[name], managed or Managed(), view.defaults)
         if managed is not None:
             self._steps += [SetConfig(decision.topic, name, one) for one in found]
             if gone := managed.keys - wanted.keys() - view.target_overrides[name].keys():

@@ -21,7 +21,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.managed import Managed
 from onceover.state.records.ownership import Rival
 from onceover.stops.aside import TroubleSide
-from onceover.topics.configs import ONLY_WIDENED
+from onceover.topics.configs import COMPACTION, ONLY_WIDENED
 from onceover.topics.hops import Way
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.otherflows import (
@@ -209,7 +209,8 @@ class TopicReader:
         asked = [own] if own in others else sorted(others)[:1]
         # Of the source's only what is copied; of the target also how it stamps records.
         here = self._source_admin.topic_configs(v.topic for v in wanted if view.sync_configs)
-        there = _without(asked, self._target_admin.topic_configs(asked + copies, standing=ONLY_WIDENED))
+        standing = (*ONLY_WIDENED, *COMPACTION)
+        there = _without(asked, self._target_admin.topic_configs(asked + copies, standing=standing))
         if not everything:
             here, there = (_merged(old, new) for old, new in zip(self._configs, (here, there), strict=True))
         else:

@@ -246,6 +246,28 @@ def test_change_that_lets_the_target_delete_records_says_so(
     assert change.risk == risk
 
 
+@pytest.mark.parametrize(
+    ("key", "default", "old", "new", "risk"),
+    [
+        ("delete.retention.ms", "604800000", None, "86400000", "destructive"),
+        ("delete.retention.ms", "5", None, "10", "none"),
+        ("min.compaction.lag.ms", "3600000", None, "5", "destructive"),
+        ("min.compaction.lag.ms", "3600000", "5", None, "none"),
+        ("max.compaction.lag.ms", "10", "20", None, "destructive"),
+    ],
+)
+def test_what_the_targets_brokers_have_by_default_decides_what_a_change_takes(
+    key: str, default: str, old: str | None, new: str | None, risk: str
+) -> None:
+    """Not what Kafka ships: tombstones would go before slow readers have seen them."""
+    configs = [{} if value is None else {key: value} for value in (new, old)]
+    world = World({"t": 1}, {"t": 1}, {"t": configs[0]}, {"t": configs[1]}, defaults={key: default})
+    world.enrol("t")
+    world.manage("t", key)
+    (change,) = world.plan().changes
+    assert change.risk == risk
+
+
 def test_plan_is_the_same_whatever_order_the_clusters_answer_in() -> None:
     """And has the same id."""
     one = World({"a": 1, "b": 2, "c": 3}, config={"a": {"retention.ms": "1", "cleanup.policy": "compact"}})
