@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from asyncio import CancelledError
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Any
@@ -28,6 +29,39 @@ def slow(record: Record, seconds: float) -> Iterable[Record]:
     """Return the record unchanged, after a while."""
     time.sleep(seconds)
     yield record
+
+
+class Panic(BaseException):
+    """What an extension in another language raises: no ``Exception``."""
+
+
+def _raised(kind: str) -> None:
+    raise {"exit": SystemExit, "cancelled": CancelledError}.get(kind, Panic)(SECRET)
+
+
+def panics(record: Record, kind: str = "panic", bad: str = "bad") -> Iterable[Record]:
+    """Raise what is no ``Exception`` at a bad record."""
+    if record.value is not None and record.value.startswith(bad.encode()):
+        _raised(kind)
+    return (record,)
+
+
+def panics_batch(batch: pa.RecordBatch, kind: str = "panic", bad: str = "bad") -> pa.RecordBatch:
+    """The same as ``panics``, for columns."""
+    if pc.any(pc.starts_with(pc.fill_null(batch.column(1), b""), bad)).as_py():
+        _raised(kind)
+    return batch
+
+
+def panics_later(record: Record, kind: str = "panic") -> Iterable[Record]:
+    """Raise it from within what is returned: a header's value is made when it is asked for."""
+
+    def headers() -> Iterator[tuple[str, bytes]]:
+        if record.value == BAD:
+            _raised(kind)
+        yield "h", b"v"
+
+    return (record.replace(headers=headers()),)
 
 
 def hanging(record: Record, bad: str = "v7") -> Iterable[Record]:
@@ -100,6 +134,8 @@ class Wider:
 
     def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
         Wider.told.append((what, list(partitions)))
+        if self._fail_on == f"panic {what}":
+            raise Panic(SECRET)
         if self._fail_on == what:
             raise RuntimeError(SECRET.decode())
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.handlers.load import load_handler
+from onceover.handlers.within import TookTooLong
 from onceover.handling.forms import handler_use
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handled, Handling, Request, groups
 from onceover.handling.obstacles import RecordProblem
@@ -114,6 +115,31 @@ def test_stops_before_the_first_bad_record_and_names_it(form: str, bad: set[int]
     assert "ValueError at samples.py:" in stop.seen
     assert f"skip-to f t:1 {first + 1}" in stop.resolve
     assert samples.SECRET.decode() not in str(stop) and "bad" not in stop.seen
+
+
+@pytest.mark.parametrize("form", ["panics", "panics_batch", "panics_later"])
+@pytest.mark.parametrize(
+    ("kind", "seen"), [("panic", "Panic"), ("exit", "SystemExit"), ("cancelled", "CancelledError")]
+)
+def test_what_is_no_exception_is_the_record_s_own_fault_too(form: str, kind: str, seen: str) -> None:
+    """A panic of an extension, an exit in a library: it has to take down no more than its record."""
+    handled = handling(form, kind=kind).process(group_of(_batch_with({7})), request())
+    [bad] = handled.bad
+    assert bad.record.offset == 7 and bad.reason.code == "HANDLER_FAILED"
+    assert bad.reason.message.startswith(f"{seen} at samples.py:")
+    assert samples.SECRET.decode() not in bad.reason.message
+    assert [offset for offset, _ in outputs(handled)[1]] == list(range(7))
+
+
+@pytest.mark.parametrize("form", ["panics", "panics_batch"])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TookTooLong])
+def test_what_ends_the_process_or_the_call_is_no_record_s_fault(
+    form: str, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is told to end, and the alarm."""
+    monkeypatch.setattr(samples, "Panic", kind)
+    with pytest.raises(kind):
+        handling(form).process(group_of(_batch_with({7})), request())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -242,8 +268,9 @@ def test_listeners_are_told_and_their_failures_are_described() -> None:
     use = handler_use(make({"partitions": 5}), "f", GROUP_BYTES)
     assert use.gained([SOURCE]) is None and use.lost([SOURCE]) is None
     assert samples.Wider.told == [("gained", [SOURCE]), ("lost", [SOURCE])]
-    seen = handler_use(make({"partitions": 5, "fail_on": "gained"}), "f", GROUP_BYTES).gained([SOURCE])
-    assert seen is not None and seen.startswith("RuntimeError at samples.py:")
+    for fail_on, words in (("gained", "RuntimeError at"), ("panic gained", "Panic at")):
+        seen = handler_use(make({"partitions": 5, "fail_on": fail_on}), "f", GROUP_BYTES).gained([SOURCE])
+        assert seen is not None and seen.startswith(f"{words} samples.py:")
 
 
 def deep(*counts: int) -> bytes:

@@ -47,10 +47,14 @@ def test_module_that_fails_or_misses_another_is_described(
     """Its own text is not repeated: it may hold anything."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "fails_at_import_h.py").write_text("raise RuntimeError('hunter2')\n")
+    (tmp_path / "exits_at_import_h.py").write_text("import sys\nsys.exit('hunter2')\n")
     (tmp_path / "misses_one_h.py").write_text("import not_installed_anywhere_h\n")
     with pytest.raises(UsageError, match=r"RuntimeError at fails_at_import_h\.py:1") as raised:
         load_handler("fails_at_import_h:f", {}, "f.yaml")
     assert "hunter2" not in str(raised.value) and raised.value.__cause__ is None
+    with pytest.raises(UsageError, match=r"SystemExit at exits_at_import_h\.py:2") as raised:
+        load_handler("exits_at_import_h:f", {}, "f.yaml")
+    assert "hunter2" not in str(raised.value)
     with pytest.raises(UsageError, match="misses_one_h imports not_installed_anywhere_h"):
         load_handler("misses_one_h:f", {}, "f.yaml")
 

@@ -16,7 +16,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
-from onceover.handlers.load import Handler, described
+from onceover.handlers.calling import CallFailed, attempt
+from onceover.handlers.load import Handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
 
@@ -89,12 +90,15 @@ class HandlerReplay(NamedTuple):
             tuple((name.decode("utf-8", "surrogateescape"), value) for name, value in record.headers),
         )
         try:
-            returned = self.handler.call(given)
-            if returned is None:
-                return [HandlerFailed(record.offset, "it returns None")]
-            return [self._expected(out) for out in returned]
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            return [HandlerFailed(record.offset, described(error))]
+            return attempt(lambda: [self._expected(out) for out in self._called(given)])
+        except CallFailed as error:
+            return [HandlerFailed(record.offset, str(error))]
+
+    def _called(self, given: Record) -> Iterable[Record]:
+        returned: Iterable[Record] | None = self.handler.call(given)
+        if returned is None:
+            raise CallFailed("it returns None")
+        return returned
 
     def _expected(self, out: Record) -> Expected:
         headers = tuple((name.encode("utf-8", "surrogateescape"), value) for name, value in out.headers)
@@ -103,16 +107,16 @@ class HandlerReplay(NamedTuple):
 
     def _placed(self, partition: int, record: AuditedRecord) -> Expected:
         if partition not in range(self.target_partitions):
-            raise ValueError("a partition that the target does not have")
+            raise CallFailed("a partition that the target does not have")
         return Expected(partition, record)
 
     def _columns(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
         """Hand records over together; where that fails, halve until the record is found that it fails on."""
         try:
-            return list(self._rows(self.handler.call(self._batch(records))))
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            return attempt(lambda: list(self._rows(self.handler.call(self._batch(records)))))
+        except CallFailed as error:
             if len(records) == 1:
-                return [HandlerFailed(records[0].offset, described(error))]
+                return [HandlerFailed(records[0].offset, str(error))]
         middle = len(records) // 2
         return [*self._columns(records[:middle]), *self._columns(records[middle:])]
 

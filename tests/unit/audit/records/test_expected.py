@@ -70,14 +70,21 @@ def test_the_schema_is_the_one_that_handlers_are_promised() -> None:
     assert seen[0].equals(SCHEMA)
 
 
+class Panic(BaseException):
+    """What an extension in another language raises: no ``Exception``."""
+
+
 @pytest.mark.parametrize("vectorised", [False, True])
-def test_a_record_that_the_handler_fails_on_is_named_without_its_words(vectorised: bool) -> None:
+@pytest.mark.parametrize("kind", [ValueError, Panic, SystemExit])
+def test_a_record_that_the_handler_fails_on_is_named_without_its_words(
+    vectorised: bool, kind: type[BaseException]
+) -> None:
     """The others are handled; what the exception says may quote the record, and is not shown."""
 
     def fails(given: Any) -> Any:
         offsets = given.column("source_offset").to_pylist() if vectorised else [given.offset]
         if 15 in offsets:
-            raise ValueError("hunter2")
+            raise kind("hunter2")
         return given if vectorised else (given,)
 
     outcomes = list(
@@ -85,7 +92,8 @@ def test_a_record_that_the_handler_fails_on_is_named_without_its_words(vectorise
     )
     (failed,) = [each for each in outcomes if isinstance(each, HandlerFailed)]
     assert failed.offset == 15
-    assert failed.message.startswith("ValueError at test_expected.py") and "hunter2" not in failed.message
+    assert failed.message.startswith(f"{kind.__name__} at test_expected.py")
+    assert "hunter2" not in failed.message
     assert [each.record.offset for each in outcomes if isinstance(each, Expected)] == [
         10, 11, 12, 13, 14, 16, 17, 18,
     ]  # fmt: skip
