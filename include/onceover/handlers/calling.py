@@ -27,6 +27,10 @@ class CallFailed(Exception):
     """Foreign code fails on what it was given; the text is ours and quotes nothing."""
 
 
+class NotBack(CallFailed):
+    """It had to be interrupted."""
+
+
 def attempt(work: Callable[[], T]) -> T:
     """Return what foreign code gives, and what we make of it.
 
@@ -44,12 +48,22 @@ def attempt(work: Callable[[], T]) -> T:
         raise CallFailed(described(error)) from None
 
 
-def told(listener: Listener, partitions: Sequence[TopicPartition]) -> str | None:
-    """Call a handler's listener, for no longer than a transaction may stay open; return what went wrong."""
+def limited(work: Callable[[], T]) -> T:
+    """Return what ``work`` gives, which calls foreign code, within the time that a transaction may stay open.
+
+    Raises:
+        NotBack: it took longer, and was interrupted, as by ``within``.
+    """
     try:
-        within(LONGEST_S, lambda: attempt(lambda: listener(partitions)))
+        return within(LONGEST_S, work)
     except TookTooLong:
-        return f"it does not come back within {LONGEST_S:g} s"
+        raise NotBack(f"it did not come back within {LONGEST_S:g} s") from None
+
+
+def told(listener: Listener, partitions: Sequence[TopicPartition]) -> str | None:
+    """Call a handler's listener, for no longer than a call may take; return what went wrong."""
+    try:
+        limited(lambda: attempt(lambda: listener(partitions)))
     except CallFailed as error:
         return str(error)
     return None

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from onceover.errors import UsageError
-from onceover.handlers.calling import NOT_ITS_OWN, CallFailed, Listener, attempt, described
+from onceover.handlers.calling import NOT_ITS_OWN, CallFailed, Listener, attempt, described, limited
 from onceover.handlers.codes import HandlerCode
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
@@ -167,13 +167,13 @@ def _target_partitions(count_for: Callable[[int], int] | None, name: str, source
     """Return the target's partition count for ``source`` partitions.
 
     Raises:
-        UsageError: it fails, or is smaller than the source's: progress is kept per target partition of
-            the same number.
+        UsageError: it fails, does not come back, or is smaller than the source's: progress is kept per target
+            partition of the same number.
     """
     if count_for is None:
         return source
     try:
-        count = attempt(lambda: count_for(source))
+        count = limited(lambda: attempt(lambda: count_for(source)))
     except CallFailed as error:
         raise UsageError(
             f"target_partitions of handler {name} fails",

@@ -7,15 +7,28 @@ shown is what the target would get.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from onceover.backoff import StallLimit
-from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
+from onceover.handlers.calling import NotBack, limited
+from onceover.handling.handling import (
+    MAX_BATCH_BYTES,
+    BadRecord,
+    Group,
+    Handled,
+    Handling,
+    Request,
+    groups,
+)
+from onceover.handling.obstacles import RecordProblem
 from onceover.kafka import calls
 from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
+from onceover.stops.codes import StopCode
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload
 from onceover.wire.batches.unpack import READERS, Ceiling
@@ -149,8 +162,10 @@ def _outcomes(part: IntervalPart, one: _Wanted) -> Iterator[SampleOutcome]:
 
 def handled(source: TopicPartition, handling: Handling, group: Group, start: int) -> Iterator[SampleOutcome]:
     """Yield what the handler makes of each record of ``group`` from offset ``start`` on."""
-    result = handling.process(
-        group, Request(start, None, {}, MAX_BATCH_BYTES, READERS.record_bytes, stop_at_bad=False)
+    result = _processed(
+        handling,
+        group,
+        Request(start, None, {}, MAX_BATCH_BYTES, READERS.record_bytes, stop_at_bad=False),
     )
     outputs: dict[int, list[PlacedRecord]] = {}
     for partition, encoded in result.outputs:
@@ -163,6 +178,24 @@ def handled(source: TopicPartition, handling: Handling, group: Group, start: int
         for record in decode_payload(unpacked, start):
             out = tuple(outputs.get(record.offset, ()))
             yield SampleOutcome(source, record, out, failures.get(record.offset))
+
+
+def _processed(handling: Handling, group: Group, wanted: Request) -> Handled:
+    """Hand a group over as a copy does: record by record where it does not come back."""
+    with suppress(NotBack):
+        return limited(partial(handling.process, group, wanted))
+    together = Handled()
+    for batch in group.apart():
+        for record in decode_payload(batch.batches[0], wanted.from_offset):
+            one = wanted._replace(from_offset=record.offset, to_offset=record.offset + 1)
+            try:
+                found = limited(partial(handling.process, batch, one))
+            except NotBack as error:
+                problem = RecordProblem(StopCode.HANDLER_FAILED, str(error))
+                found = Handled(bad=[BadRecord(record, problem)])
+            together.outputs += found.outputs
+            together.bad += found.bad
+    return together
 
 
 def _differs(one: DecodedRecord, other: DecodedRecord, name: str) -> bool:

@@ -72,6 +72,14 @@ def hanging(record: Record, bad: str = "v7") -> Iterable[Record]:
     return (record,)
 
 
+def hanging_batch(batch: pa.RecordBatch, bad: str = "v7") -> pa.RecordBatch:
+    """The same as ``hanging``, for columns."""
+    while pc.any(pc.starts_with(pc.fill_null(batch.column(1), b""), bad)).as_py():
+        with suppress(Exception):
+            Event().wait(600)
+    return batch
+
+
 def same_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Keep every row."""
     return batch
@@ -142,6 +150,19 @@ class Wider:
     def __call__(self, record: Record) -> Iterable[Record]:
         """Move every record to the highest partition."""
         return (record.replace(partition=self._partitions - 1),)
+
+
+class Counts:
+    """Asks somebody who does not answer how many partitions there should be."""
+
+    def target_partitions(self, source_partitions: int) -> int:
+        """Wait for ever."""
+        Event().wait(600)
+        return source_partitions
+
+    def __call__(self, record: Record) -> Iterable[Record]:
+        """Keep every record."""
+        return (record,)
 
 
 class Doubled:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onceover.errors import UsageError
-from onceover.handlers import Record
+from onceover.handlers import Record, calling
 from onceover.handlers.load import load_handler
 
 SAMPLES = "tests.unit.handlers.samples"
@@ -89,3 +89,11 @@ def test_record_can_be_changed_where_it_may() -> None:
     assert (record.header("h"), record.header("g"), record.header("x")) == (b"2", None, None)
     with pytest.raises(UsageError, match="cannot change offset, topic"):
         record.replace(topic="u", offset=1)
+
+
+def test_a_partition_count_is_not_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for wherever something is planned, too."""
+    monkeypatch.setattr(calling, "LONGEST_S", 0.1)
+    with pytest.raises(UsageError, match="target_partitions of handler") as raised:
+        load_handler(f"{SAMPLES}:Counts", {}, "f.yaml").target_partitions(4)
+    assert raised.value.seen == "it did not come back within 0.1 s"

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from onceover.errors import NotNow
+from onceover.handlers import calling
 from onceover.handlers.load import load_handler
 from onceover.handling.forms import handler_use
 from onceover.handling.sample import SampleOutcome, handled, sample
@@ -48,6 +49,19 @@ def test_failures_are_named_and_the_others_still_judged() -> None:
     found = outcomes("spread", [*records(1, b"bad"), *records(2)[1:]], partitions=5, bad="bad")
     assert [o.kind for o in found] == ["failed", "changed"]
     assert found[0].failure is not None and samples.SECRET.decode() not in found[0].failure
+
+
+@pytest.mark.parametrize("name", ["hanging", "hanging_batch"])
+def test_a_record_that_the_handler_hangs_on_is_one_that_it_fails_on(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handed over alone, it is named; the others are judged as ever."""
+    monkeypatch.setattr(calling, "LONGEST_S", 0.1)
+    found = outcomes(name, [*records(2), *records(5, b"v7")[2:3], *records(5)[3:]])
+    assert [(o.record.offset, o.kind) for o in found] == [
+        (0, "kept"), (1, "kept"), (2, "failed"), (3, "kept"), (4, "kept"),
+    ]  # fmt: skip
+    assert found[2].failure == "it did not come back within 0.1 s"
 
 
 def test_payload_is_for_the_terminal_only_and_printable() -> None:

@@ -5,7 +5,8 @@ source, and nothing of how the copy took it apart or put it together is used. A 
 record; one that is not is named by what differs.
 
 Foreign code runs here. What it raises becomes ``HandlerFailed`` with the exception's type and place; its text
-may quote a record and is never shown (G10).
+may quote a record and is never shown (G10). So does a call that does not come back: its record was skipped,
+as the flow had advised, and is still on the source.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
-from onceover.handlers.calling import CallFailed, attempt
+from onceover.handlers.calling import CallFailed, NotBack, attempt, limited
 from onceover.handlers.load import Handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
@@ -36,6 +37,9 @@ _SCHEMA: Final = pa.schema(
 # Records of one call of a handler of columns: enough to make the call cheap. And their bytes: a record more.
 _TOGETHER: Final = 2_000
 _TOGETHER_BYTES: Final = 4 << 20
+# Records that a handler of single ones is given under one alarm: to set it costs as much as the call. Few, so
+# that a slow handler gets through them in time.
+_UNDER_ONE_ALARM: Final = 100
 
 
 class Expected(NamedTuple):
@@ -72,12 +76,20 @@ class HandlerReplay(NamedTuple):
 
     def outcomes(self, records: Iterable[AuditedRecord]) -> Iterator[Outcome]:
         """Yield what the handler makes of records, in their order."""
-        if not self.handler.vectorised:
-            for record in records:
-                yield from self._single(record)
-            return
-        for together in _calls(records):
-            yield from self._columns(together)
+        for together in _calls(records, _TOGETHER if self.handler.vectorised else _UNDER_ONE_ALARM):
+            yield from self._in_time(together)
+
+    def _in_time(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
+        """Hand records over; where that does not come back, each alone, and the one that hangs has failed."""
+        try:
+            return limited(lambda: self._columns(records) if self.handler.vectorised else self._each(records))
+        except NotBack as error:
+            if len(records) == 1:
+                return [HandlerFailed(records[0].offset, str(error))]
+        return [outcome for record in records for outcome in self._in_time([record])]
+
+    def _each(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
+        return [outcome for record in records for outcome in self._single(record)]
 
     def _single(self, record: AuditedRecord) -> list[Outcome]:
         given = Record(
@@ -143,14 +155,14 @@ class HandlerReplay(NamedTuple):
             yield self._placed(row["partition"], made)
 
 
-def _calls(records: Iterable[AuditedRecord]) -> Iterator[list[AuditedRecord]]:
+def _calls(records: Iterable[AuditedRecord], most: int) -> Iterator[list[AuditedRecord]]:
     """Yield the records in portions that a handler is given at once."""
     together: list[AuditedRecord] = []
     size = 0
     for record in records:
         together.append(record)
         size += len(record.key or b"") + len(record.value or b"")
-        if len(together) == _TOGETHER or size >= _TOGETHER_BYTES:
+        if len(together) == most or size >= _TOGETHER_BYTES:
             yield together
             together, size = [], 0
     if together:

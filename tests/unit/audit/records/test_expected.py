@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from onceover.audit.model import FindingKind
 from onceover.audit.records.expected import Expected, HandlerFailed, HandlerReplay
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import Sketch, sketch
-from onceover.handlers import SCHEMA
+from onceover.handlers import SCHEMA, calling
 from onceover.handlers.load import Handler, load_handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
@@ -97,6 +99,30 @@ def test_a_record_that_the_handler_fails_on_is_named_without_its_words(
     assert [each.record.offset for each in outcomes if isinstance(each, Expected)] == [
         10, 11, 12, 13, 14, 16, 17, 18,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_record_that_the_handler_hangs_on_is_one_that_it_fails_on(
+    vectorised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was skipped as advised, and is handed over again: not for ever, and the others are handled."""
+    monkeypatch.setattr(calling, "LONGEST_S", 0.1)
+
+    def hangs(given: Any) -> Any:
+        offsets = given.column("source_offset").to_pylist() if vectorised else [given.offset]
+        while 15 in offsets:
+            with suppress(Exception):
+                Event().wait(600)
+        return given if vectorised else (given,)
+
+    replay = HandlerReplay(_handler(hangs, vectorised=vectorised), SOURCES[0], 1)
+    outcomes = list(replay.outcomes(_recs()[:9]))
+    (failed,) = [each for each in outcomes if isinstance(each, HandlerFailed)]
+    assert failed == HandlerFailed(15, "it did not come back within 0.1 s")
+    assert [each.record for each in outcomes if isinstance(each, Expected)] == [
+        each for each in _recs()[:9] if each.offset != 15
+    ]
+    assert outcomes.index(failed) == 5
 
 
 @pytest.mark.parametrize(
