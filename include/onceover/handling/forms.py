@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,8 @@ from onceover.wire.batches.columns_encode import encode_columns
 from onceover.wire.batches.unpack import Ceiling
 
 _INT64 = range(-(1 << 63), 1 << 63)
+_WRITABLE = (bytes, NoneType, bytearray)
+_NO_BYTES = "key, value and headers have to be bytes or None, header names text"
 
 
 class RowFailure(NamedTuple):
@@ -287,12 +290,20 @@ class RecordHandling(_Form):
         if type(out.timestamp_ms) is not int or out.timestamp_ms not in _INT64:
             raise CallFailed("a timestamp that is no 64-bit number")
         try:
-            headers = tuple([(name.encode("utf-8", "surrogateescape"), v) for name, v in out.headers])
-            return out.partition, (
-                out.offset,
-                out.timestamp_ms,
-                wire.encode_body(out.key, out.value, headers),
-                0,
-            )
-        except (TypeError, ValueError, AttributeError):
-            raise CallFailed("key, value and headers have to be bytes or None, header names text") from None
+            # By the class: whatever else has a method of that name is no text.
+            headers = tuple([(str.encode(name, "utf-8", "surrogateescape"), v) for name, v in out.headers])
+        except (TypeError, ValueError):
+            raise CallFailed(_NO_BYTES) from None
+        if not _are_bytes(out.key, out.value, *[content for _, content in headers]):
+            raise CallFailed(_NO_BYTES)
+        # The offset as it was handed over: `out` may have another number that is equal.
+        body = wire.encode_body(out.key, out.value, headers)
+        return out.partition, (given.offset, out.timestamp_ms, body, 0)
+
+
+def _are_bytes(*contents: Any) -> bool:
+    """Tell whether contents can be written; another buffer may have more bytes than it has elements."""
+    for content in contents:  # noqa: SIM110 - as a generator it takes twice the time, for each record
+        if not isinstance(content, _WRITABLE):
+            return False
+    return True

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from array import array
 from asyncio import CancelledError
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -219,8 +221,9 @@ narrow.target_partitions = lambda count: count - 1  # type: ignore[attr-defined]
 NUMBER = 7
 
 
-def outcome(record: Record, what: Any) -> Any:
-    """Return something that is no list of records."""
+def unwritable(record: Record) -> dict[str, Any]:
+    """Return what is no list of records, by what is wrong with it."""
+    numbers = np.array([1, 2, 3], np.int32)
     return {
         "none": None,
         "text": ["a"],
@@ -228,12 +231,35 @@ def outcome(record: Record, what: Any) -> Any:
         "offset": [Record(record.topic, record.partition, record.offset + 1, 0, None, None)],
         "partition": [record.replace(partition=2)],
         "negative": [record.replace(partition=-1)],
+        "numpy partition": [record.replace(partition=np.int64(1))],
         "timestamp": [record.replace(timestamp_ms=1 << 63)],
         "float": [record.replace(timestamp_ms=5.0)],
+        "bool timestamp": [record.replace(timestamp_ms=True)],
+        "numpy timestamp": [record.replace(timestamp_ms=np.int64(5))],
         "bool": [record.replace(partition=True)],
         "value": [record.replace(value="text")],
+        "array value": [record.replace(value=numbers)],
+        "array key": [record.replace(key=array("i", [1]))],
+        "view": [record.replace(value=memoryview(array("i", [1, 2])))],
+        "number": [record.replace(value=7)],
         "headers": [record.replace(headers=(("h", "text"),))],
-    }[what]
+        "array header": [record.replace(headers=(("h", numbers),))],
+        "no headers": [record.replace(headers=None)],
+        "three of a header": [record.replace(headers=(("h", b"v", b"w"),))],
+        "header name": [record.replace(headers=((b"h", b"v"),))],
+        "surrogate": [record.replace(headers=(("\ud800", b"v"),))],
+    }
+
+
+def much_the_same(record: Record) -> Iterable[Record]:
+    """Return what can be written, though it is not quite of the type."""
+    headers = (("h", bytearray()),)
+    return (Record(record.topic, 1, float(record.offset), 5, np.bytes_(b"k"), bytearray(b"v\0"), headers),)  # type: ignore[arg-type]  # as untyped code does
+
+
+def outcome(record: Record, what: Any) -> Any:
+    """Return something that is no list of records."""
+    return unwritable(record)[what]
 
 
 def batch_outcome(batch: pa.RecordBatch, what: str) -> Any:
@@ -245,6 +271,7 @@ def batch_outcome(batch: pa.RecordBatch, what: str) -> Any:
         "null timestamp": {"timestamp": pa.nulls(count, pa.int64())},
         "partition": {"partition": pa.array([9] * count, pa.int32())},
         "offset": {"source_offset": pa.array([10**6] * count, pa.int64())},
+        "header name": {"headers": pa.array([[{"key": None, "value": b"v"}]] * count, SCHEMA.field(2).type)},
         "order": {"source_offset": pa.array(columns["source_offset"].to_pylist()[::-1], pa.int64())},
     }
     if what == "none":

@@ -179,11 +179,23 @@ def _batch_with(bad: set[int]) -> bytes:
         ("offset", "topic or offset"),
         ("partition", "outside 0 to 1"),
         ("negative", "outside 0 to 1"),
+        ("numpy partition", "outside 0 to 1"),
         ("timestamp", "64-bit"),
         ("float", "64-bit"),
+        ("bool timestamp", "64-bit"),
+        ("numpy timestamp", "64-bit"),
         ("bool", "outside 0 to 1"),
         ("value", "bytes or None"),
+        ("array value", "bytes or None"),
+        ("array key", "bytes or None"),
+        ("view", "bytes or None"),
+        ("number", "bytes or None"),
         ("headers", "bytes or None"),
+        ("array header", "bytes or None"),
+        ("no headers", "bytes or None"),
+        ("three of a header", "bytes or None"),
+        ("header name", "header names text"),
+        ("surrogate", "header names text"),
     ],
 )
 def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
@@ -193,6 +205,15 @@ def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
     assert words in bad.reason.message and bad.record.offset == 0 and handled.outputs == []
 
 
+def test_what_is_as_good_as_bytes_is_written() -> None:
+    """One of NumPy's texts is bytes, a bytearray is as good; an offset may be any number that is equal."""
+    handled = handling("much_the_same", partitions=2).process(group_of(stored(0, 3)), request())
+    assert handled.bad == []
+    assert [(offset, r.key, r.value, r.headers) for offset, r in outputs(handled)[1]] == [
+        (offset, b"k", b"v\0", ((b"h", b""),)) for offset in range(3)
+    ]
+
+
 @pytest.mark.parametrize(
     ("what", "words"),
     [
@@ -200,6 +221,7 @@ def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
         ("columns", "seen key, value"),
         ("schema", "value is string instead of binary"),
         ("null timestamp", "column timestamp"),
+        ("header name", "a header without a name"),
         ("partition", "outside 0 to 1"),
         ("offset", "not among those"),
     ],

@@ -102,7 +102,7 @@ class HandlerReplay(NamedTuple):
             tuple((name.decode("utf-8", "surrogateescape"), value) for name, value in record.headers),
         )
         try:
-            return attempt(lambda: [self._expected(out) for out in self._called(given)])
+            return attempt(lambda: [self._expected(out, given) for out in self._called(given)])
         except CallFailed as error:
             return [HandlerFailed(record.offset, str(error))]
 
@@ -112,20 +112,31 @@ class HandlerReplay(NamedTuple):
             raise CallFailed("it returns None")
         return returned
 
-    def _expected(self, out: Record) -> Expected:
-        headers = tuple((name.encode("utf-8", "surrogateescape"), value) for name, value in out.headers)
-        made = make_rec(out.offset, out.key, out.value, headers, out.timestamp_ms, timed=self.timed)
+    def _expected(self, out: Any, given: Record) -> Expected:
+        """Return what the flow would write; it writes nothing that is objected to here."""
+        if not isinstance(out, Record):
+            raise CallFailed(f"it returns {type(out).__name__} instead of records")
+        if out.topic != given.topic or out.offset != given.offset:
+            raise CallFailed("topic or offset of a record was changed")
+        stamp = out.timestamp_ms
+        if type(stamp) is not int or not -(1 << 63) <= stamp < 1 << 63:
+            raise CallFailed("a timestamp that is no 64-bit number")
+        headers = tuple(
+            (str.encode(name, "utf-8", "surrogateescape"), _written(value)) for name, value in out.headers
+        )
+        key, value = _written(out.key), _written(out.value)
+        made = make_rec(given.offset, key, value, headers, stamp, timed=self.timed)
         return self._placed(out.partition, made)
 
     def _placed(self, partition: int, record: AuditedRecord) -> Expected:
-        if partition not in range(self.target_partitions):
+        if type(partition) is not int or partition not in range(self.target_partitions):
             raise CallFailed("a partition that the target does not have")
         return Expected(partition, record)
 
     def _columns(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
         """Hand records over together; where that fails, halve until the record is found that it fails on."""
         try:
-            return attempt(lambda: list(self._rows(self.handler.call(self._batch(records)))))
+            return attempt(lambda: list(self._rows(self.handler.call(self._batch(records)), records)))
         except CallFailed as error:
             if len(records) == 1:
                 return [HandlerFailed(records[0].offset, str(error))]
@@ -146,13 +157,29 @@ class HandlerReplay(NamedTuple):
             schema=_SCHEMA,
         )
 
-    def _rows(self, batch: Any) -> Iterator[Expected]:
+    def _rows(self, batch: Any, given: Sequence[AuditedRecord]) -> Iterator[Expected]:
+        if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(_SCHEMA):
+            raise CallFailed("it returns something else than a RecordBatch of the schema")
+        known, last = {each.offset for each in given}, given[0].offset
         for row in batch.to_pylist():
+            offset = row["source_offset"]
+            if offset not in known or offset < last:
+                raise CallFailed("a source_offset that was not handed over, or that runs backwards")
+            last = offset
             headers = tuple((pair["key"], pair["value"]) for pair in row["headers"])
-            made = make_rec(
-                row["source_offset"], row["key"], row["value"], headers, row["timestamp"], timed=self.timed
-            )
+            if row["timestamp"] is None or any(name is None for name, _ in headers):
+                raise CallFailed("a timestamp, or the name of a header, is missing")
+            made = make_rec(offset, row["key"], row["value"], headers, row["timestamp"], timed=self.timed)
             yield self._placed(row["partition"], made)
+
+
+def _written(content: Any) -> bytes | None:
+    """Return a key or value as bytes; another buffer may have more of them than it has elements."""
+    if content is None or isinstance(content, bytes):
+        return content
+    if isinstance(content, bytearray):
+        return bytes(content)
+    raise CallFailed("key, value and headers have to be bytes or None")
 
 
 def _calls(records: Iterable[AuditedRecord], most: int) -> Iterator[list[AuditedRecord]]:

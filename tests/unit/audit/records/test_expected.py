@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -20,6 +21,7 @@ from onceover.handlers.load import Handler, load_handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
 from tests.support.raw.mutations import correct_pair
+from tests.unit.handlers import samples
 
 SOURCES = [TopicPartition("orders", number) for number in range(3)]
 TARGET = TopicPartition("east.orders", 0)
@@ -125,33 +127,40 @@ def test_a_record_that_the_handler_hangs_on_is_one_that_it_fails_on(
     assert outcomes.index(failed) == 5
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda record: None,
-        lambda record: ("no record",),
-        lambda record: (record.replace(partition=7),),
-        lambda record: (record.replace(value="text"),),
-    ],
-)
-def test_output_that_cannot_be_written_is_a_failure(call: Callable[[Any], Any]) -> None:
-    """As the flow would have said."""
-    (outcome,) = HandlerReplay(_handler(call), SOURCES[0], 3).outcomes(_recs()[:1])
+@pytest.mark.parametrize("what", samples.unwritable(Record("orders", 0, 10, 0, None, None)))
+@pytest.mark.parametrize("timed", [True, False])
+def test_output_that_cannot_be_written_is_a_failure(what: str, timed: bool) -> None:
+    """As the flow would have said: the record was diverted, or skipped."""
+    replay = HandlerReplay(_handler(partial(samples.outcome, what=what)), SOURCES[0], 2, timed)
+    (outcome,) = replay.outcomes(_recs()[:1])
     assert isinstance(outcome, HandlerFailed) and outcome.offset == 10
+
+
+@pytest.mark.parametrize(
+    "what", ["none", "columns", "schema", "null timestamp", "header name", "partition", "offset"]
+)
+@pytest.mark.parametrize("timed", [True, False])
+def test_columns_that_cannot_be_written_are_a_failure(what: str, timed: bool) -> None:
+    """Of each record: alone it is as bad."""
+    form = _handler(partial(samples.batch_outcome, what=what), vectorised=True)
+    outcomes = list(HandlerReplay(form, SOURCES[0], 2, timed).outcomes(_recs()[:3]))
+    assert [each.offset for each in outcomes if isinstance(each, HandlerFailed)] == [10, 11, 12]
+
+
+def test_what_a_copy_writes_is_expected() -> None:
+    """What is as good as bytes is; and rows out of order, which are handed over in smaller parts."""
+    (outcome,) = HandlerReplay(_handler(samples.much_the_same), SOURCES[0], 2).outcomes(_recs()[:1])
+    assert outcome == Expected(1, make_rec(10, b"k", b"v\0", ((b"h", b""),), 5))
+    form = _handler(partial(samples.batch_outcome, what="order"), vectorised=True)
+    assert list(HandlerReplay(form, SOURCES[0], 1).outcomes(_recs()[:3])) == [
+        Expected(0, record) for record in _recs()[:3]
+    ]
 
 
 def test_a_forgotten_return_is_said_to_be_one() -> None:
     """It would otherwise look like a handler that drops everything."""
     (outcome,) = HandlerReplay(_handler(lambda record: None), SOURCES[0], 3).outcomes(_recs()[:1])
     assert outcome == HandlerFailed(10, "it returns None")
-
-
-def test_columns_that_are_none_are_a_failure_of_each_record() -> None:
-    """A handler of columns that returns something else."""
-    outcomes = list(
-        HandlerReplay(_handler(lambda _: 5, vectorised=True), SOURCES[0], 3).outcomes(_recs()[:3])
-    )
-    assert [each.offset for each in outcomes if isinstance(each, HandlerFailed)] == [10, 11, 12]
 
 
 def test_the_shipped_masking_is_audited_by_masking_again() -> None:
