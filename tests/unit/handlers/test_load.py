@@ -28,6 +28,11 @@ SAMPLES = "tests.unit.handlers.samples"
         (f"{SAMPLES}:Wider", {}, "missing a required argument: 'partitions'"),
         (f"{SAMPLES}:Fails", {"text": "hunter2"}, "RuntimeError at samples.py:"),
         ("onceover.handlers.mask:MaskFields", {"fields": "hunter2"}, "fields names nothing"),
+        (
+            "onceover.handlers.filter:FilterRecords",
+            {"action": "keep", "key": "hunter2["},
+            "not a regular expression",
+        ),
     ],
 )
 def test_fault_names_the_file_the_key_and_the_fix(name: str, args: dict[str, Any], words: str) -> None:
