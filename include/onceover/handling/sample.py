@@ -1,7 +1,7 @@
 """A dry run of a flow's handler over some live records of the source. Writes nothing anywhere.
 
-Invariant: the records take the very way of a copy (same decoding, same calls, same encoding), so what is
-shown is what the target would get.
+Invariant: the records take the very way of a copy (same decoding, same calls, its listener's among them, same
+encoding), so what is shown is what the target would get.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from onceover.handling.handling import (
     Request,
     groups,
 )
+from onceover.handling.lanehandler import HandlerUse, LaneHandler
 from onceover.handling.obstacles import RecordProblem
 from onceover.kafka import calls
 from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
@@ -91,12 +92,13 @@ class SampleOutcome:
 
 @dataclass
 class _Wanted:
-    """A partition to read from: ``left`` records before offset ``end``."""
+    """A partition to read from: ``left`` records before offset ``end``; ``refusal``: it was not taken."""
 
     handling: Handling
     start: int
     end: int
     left: int
+    refusal: str | None = None
     outcomes: list[SampleOutcome] = field(default_factory=list)
 
 
@@ -104,7 +106,8 @@ def sample(
     source: Cluster,
     topics: Sequence[TopicInfo],
     count: int,
-    handling: Callable[[TopicPartition, int], Handling],
+    use: HandlerUse,
+    counts: Callable[[int], int],
 ) -> list[SampleOutcome]:
     """Return what the handler makes of the newest committed records, spread over the partitions.
 
@@ -112,7 +115,8 @@ def sample(
         source: read with read_committed; no group is joined, nothing is committed.
         topics: the flow's topics on the source.
         count: how many records at most.
-        handling: makes the way through the handler of a partition whose topic has so many partitions.
+        use: how a lane uses the handler.
+        counts: how many partitions a target topic has for so many of the source.
 
     Raises:
         Retriable: the source does not answer in time, or has no leader for a partition.
@@ -127,12 +131,31 @@ def sample(
     reach = 2 * share + 10
     wanted = {
         tp: _Wanted(
-            handling(tp, len(found[tp.topic].partitions)), max(starts[tp], ends[tp] - reach), ends[tp], share
+            use.form(tp, counts(len(found[tp.topic].partitions))),
+            max(starts[tp], ends[tp] - reach),
+            ends[tp],
+            share,
         )
         for tp in filled[:count]
     }
-    _read(source, found, wanted)
+    lane = LaneHandler(use=use)
+    try:
+        _assign(lane, wanted)
+        _read(source, found, wanted)
+    finally:
+        lane.released()
     return [outcome for one in wanted.values() for outcome in one.outcomes][:count]
+
+
+def _assign(lane: LaneHandler, wanted: Mapping[TopicPartition, _Wanted]) -> None:
+    """Tell the handler of its partitions one by one: what it does not take is named, and the others go on."""
+    held: dict[TopicPartition, int] = {}
+    for tp, one in wanted.items():
+        stop = lane.assigned({**held, tp: one.start}).get(tp)
+        if stop is None:
+            held[tp] = one.start
+        else:
+            one.refusal = f"{stop.message}: {stop.seen}"
 
 
 def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPartition, _Wanted]) -> None:
@@ -156,8 +179,14 @@ def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPa
 
 def _outcomes(part: IntervalPart, one: _Wanted) -> Iterator[SampleOutcome]:
     for group in groups(part.batches, Ceiling(one.handling.group_bytes, READERS.record_bytes)):
-        if group.batches:
+        if not group.batches:
+            continue
+        if one.refusal is None:
             yield from handled(part.tp, one.handling, group, one.start)
+            continue
+        for unpacked in group.batches:
+            for record in decode_payload(unpacked, one.start):
+                yield SampleOutcome(part.tp, record, failure=one.refusal)
 
 
 def handled(source: TopicPartition, handling: Handling, group: Group, start: int) -> Iterator[SampleOutcome]:

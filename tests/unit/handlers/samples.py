@@ -154,6 +154,30 @@ class Wider:
         return (record.replace(partition=self._partitions - 1),)
 
 
+class Tables:
+    """Loads a table for each partition that it is told of, and knows nothing of others."""
+
+    def __init__(self, bad: int = -1) -> None:
+        self._tables: dict[tuple[str, int], bytes] = {}
+        self._bad = bad
+
+    def partitions_gained(self, partitions: Sequence[TopicPartition]) -> None:
+        """Load them; there is none for a bad one."""
+        for tp in partitions:
+            if tp.partition == self._bad:
+                raise LookupError(SECRET)
+            self._tables[tp.topic, tp.partition] = b"table"
+
+    def partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop them."""
+        for tp in partitions:
+            del self._tables[tp.topic, tp.partition]
+
+    def __call__(self, record: Record) -> Iterable[Record]:
+        """Look something up."""
+        return (record.replace(key=self._tables[record.topic, record.partition]),)
+
+
 class Counts:
     """Asks somebody who does not answer how many partitions there should be."""
 

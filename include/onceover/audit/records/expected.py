@@ -11,16 +11,20 @@ as the flow had advised, and is still on the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
-from onceover.handlers.calling import CallFailed, NotBack, attempt, limited
+from onceover.handlers.calling import CallFailed, NotBack, attempt, limited, told
 from onceover.handlers.load import Handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
 
 # The columns that docs/handlers.md promises.
 _PAIR: Final = pa.struct([("key", pa.binary()), ("value", pa.binary())])
@@ -74,10 +78,28 @@ class HandlerReplay(NamedTuple):
     target_partitions: int
     timed: bool = True
 
-    def outcomes(self, records: Iterable[AuditedRecord]) -> Iterator[Outcome]:
-        """Yield what the handler makes of records, in their order."""
-        for together in _calls(records, _TOGETHER if self.handler.vectorised else _UNDER_ONE_ALARM):
-            yield from self._in_time(together)
+    def outcomes(self, records: Iterable[AuditedRecord]) -> Generator[Outcome]:
+        """Yield what the handler makes of records, in their order; it has the partition for so long."""
+        with self._held() as refusal:
+            for together in _calls(records, _TOGETHER if self.handler.vectorised else _UNDER_ONE_ALARM):
+                if refusal is None:
+                    yield from self._in_time(together)
+                else:
+                    yield from (HandlerFailed(each.offset, refusal) for each in together)
+
+    @contextmanager
+    def _held(self) -> Iterator[str | None]:
+        """Have the handler's listener told of the partition; yield why it does not take it."""
+        seen = told(self.handler.gained, [self.source])
+        if seen is not None:
+            yield f"partitions_gained fails: {seen}"
+            return
+        try:
+            yield None
+        finally:
+            if (seen := told(self.handler.lost, [self.source])) is not None:
+                # There is nothing left to fail on it.
+                log.error("partitions_lost of handler %s fails: %s", self.handler.name, seen)
 
     def _in_time(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
         """Hand records over; where that does not come back, each alone, and the one that hangs has failed."""

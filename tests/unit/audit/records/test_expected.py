@@ -127,6 +127,45 @@ def test_a_record_that_the_handler_hangs_on_is_one_that_it_fails_on(
     assert outcomes.index(failed) == 5
 
 
+def test_the_handler_is_told_of_the_partition_as_a_lane_tells_it() -> None:
+    """Before the first record, and when it is over, also where nobody wants to know more."""
+    handler = load_handler("tests.unit.handlers.samples:Tables", {}, "f.yaml")
+    for _ in range(2):
+        outcomes = list(HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:3]))
+        assert [each.record.key for each in outcomes if isinstance(each, Expected)] == [b"table"] * 3
+        given = Record(SOURCES[1].topic, 1, 0, 0, None, None)
+        with pytest.raises(KeyError):
+            handler.call(given)
+    some = HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:3])
+    assert isinstance(next(some), Expected)
+    some.close()
+    with pytest.raises(KeyError):
+        handler.call(given)
+
+
+def test_a_partition_that_the_handler_does_not_take_fails_whole(caplog: pytest.LogCaptureFixture) -> None:
+    """The flow has stopped there; nobody tells it that it has lost what it never took."""
+    handler = load_handler("tests.unit.handlers.samples:Tables", {"bad": 1}, "f.yaml")
+    outcomes = list(HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:3]))
+    failed = [each for each in outcomes if isinstance(each, HandlerFailed)]
+    assert [each.offset for each in failed] == [10, 11, 12]
+    assert all(
+        each.message.startswith("partitions_gained fails: LookupError at samples.py:") for each in failed
+    )
+    assert not caplog.records
+
+
+def test_a_handler_that_cannot_let_go_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """There is nothing to be compared any more; its words may quote a record."""
+    handler = load_handler(
+        "tests.unit.handlers.samples:Wider", {"partitions": 3, "fail_on": "lost"}, "f.yaml"
+    )
+    outcomes = list(HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:1]))
+    assert [type(each) for each in outcomes] == [Expected]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "partitions_lost of handler" in said and samples.SECRET.decode() not in said
+
+
 @pytest.mark.parametrize("what", samples.unwritable(Record("orders", 0, 10, 0, None, None)))
 @pytest.mark.parametrize("timed", [True, False])
 def test_output_that_cannot_be_written_is_a_failure(what: str, timed: bool) -> None:
