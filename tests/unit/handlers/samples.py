@@ -178,6 +178,20 @@ class Tables:
         return (record.replace(key=self._tables[record.topic, record.partition]),)
 
 
+class Panics(Tables):
+    """The same, and raises what is no ``Exception`` at a bad record."""
+
+    def __init__(self, bad: str) -> None:
+        super().__init__()
+        self._text = bad.encode()
+
+    def __call__(self, record: Record) -> Iterable[Record]:
+        """Look something up, or raise."""
+        if record.value == self._text:
+            _raised("panic")
+        return super().__call__(record)
+
+
 class Counts:
     """Asks somebody who does not answer how many partitions there should be."""
 
