@@ -17,7 +17,12 @@ _WHOLE: Final = r"(?s)\A(?:{})\z"
 def objection(pattern: str) -> str | None:
     """Return what is wrong with an expression; None where it is one."""
     # By itself before it is put into parentheses: within them `a)(b` is one, too.
-    return _refused(pattern) or _refused(_WHOLE.format(pattern))
+    return _refused(pattern) or _refused(whole(pattern))
+
+
+def whole(pattern: str) -> str:
+    """Return what matches where an expression that has no objection matches all of a text."""
+    return _WHOLE.format(pattern)
 
 
 def names_whole(pattern: str, name: str) -> bool:
@@ -29,7 +34,7 @@ def names_whole(pattern: str, name: str) -> bool:
 
     # A lone surrogate, as bytes that are no UTF-8 are read, is no character for RE2.
     text = name.encode(errors="replace").decode()
-    return bool(pc.match_substring_regex(texts([text]), _WHOLE.format(pattern))[0].as_py())
+    return bool(pc.match_substring_regex(texts([text]), whole(pattern))[0].as_py())
 
 
 def _refused(pattern: str) -> str | None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from onceover.copy.written import Written
 from onceover.errors import Fatal, MustReset
+from onceover.handlers.within import LONGEST_S, TookTooLong, within
 from onceover.handling.deadletter import DeadLetter
 from onceover.handling.handling import (
     MAX_BATCH_BYTES,
@@ -25,8 +26,6 @@ from onceover.handling.handling import (
     groups,
 )
 from onceover.handling.obstacles import Blocked, Obstacle
-from onceover.handling.pace import LONGEST_S
-from onceover.handling.within import TookTooLong, within
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.stops.record import Stop

@@ -8,9 +8,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onceover.errors import UsageError
+from onceover.namematch import objection, whole
 from onceover.wire.batches.columns import HEADERS, KEY
 
 _FIX = "correct handler_args"
+# Bytes that are UTF-8, as RE2 sees bytes: no longer forms, no surrogates, nothing above U+10FFFF (RFC 3629).
+_UTF8 = (
+    r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}"
+    r"|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}"
+    r"|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
+)
 
 
 class FilterRecords:
@@ -21,6 +28,9 @@ class FilterRecords:
         key: regular expression (RE2) for the whole key; a null key never matches.
         header: name of a header that the record has.
         header_value: regular expression (RE2) for the whole value of that header.
+
+    A key or value that is UTF-8 is matched as text, any other one as if each of its bytes were the character
+    of that number.
     """
 
     def __init__(
@@ -41,7 +51,7 @@ class FilterRecords:
         """Return the rows that stay."""
         matches = np.ones(batch.num_rows, bool)
         if self._key is not None:
-            matches &= _true(pc.match_substring_regex(batch.column(KEY), self._key))
+            matches &= _matches(batch.column(KEY), self._key)
         if self._header is not None:
             matches &= self._with_header(batch.column(HEADERS))
         return batch.filter(pa.array(matches if self._keep else ~matches))
@@ -50,7 +60,7 @@ class FilterRecords:
         pairs = headers.flatten()
         wanted = _true(pc.equal(pairs.field(0), self._header))
         if self._value is not None:
-            wanted &= _true(pc.match_substring_regex(pairs.field(1), self._value))
+            wanted &= _matches(pairs.field(1), self._value)
         rows = pc.list_parent_indices(headers).to_numpy()
         found = np.zeros(len(headers), bool)
         found[rows[wanted]] = True
@@ -61,12 +71,30 @@ def _true(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), bool)
 
 
+def _matches(contents: pa.BinaryArray, anchored: str) -> npt.NDArray[np.bool_]:
+    """Tell which contents an expression matches: of binary columns RE2 sees bytes, of strings characters."""
+    try:
+        return _true(pc.match_substring_regex(contents.cast(pa.string()), anchored))
+    except pa.ArrowInvalid:
+        # Some are no UTF-8, which is rare.
+        is_text = pc.match_substring_regex(contents, _UTF8)
+    texts = pc.if_else(is_text, contents, None).cast(pa.string())
+    by_text, by_bytes = (pc.match_substring_regex(each, anchored) for each in (texts, contents))
+    return _true(pc.if_else(is_text, by_text, by_bytes))
+
+
 def _anchored(name: str, pattern: str) -> str:
-    anchored = rf"(?s)\A(?:{pattern})\z"
+    """Return what matches where ``pattern`` matches all."""
+    pattern = str(pattern)
+    if objection(pattern) is not None:
+        raise UsageError(f"{name} is not a regular expression", expected="RE2's syntax", resolve=_FIX)
+    anchored = whole(pattern)
     try:
         pc.match_substring_regex(pa.array([b""], pa.binary()), anchored)
-    except (pa.ArrowInvalid, TypeError):
+    except pa.ArrowInvalid:
         raise UsageError(
-            f"{name} is not a regular expression", expected="RE2's syntax", resolve=_FIX
+            f"{name} is not a regular expression of bytes",
+            expected="characters above 255 as themselves, not by their number",
+            resolve=_FIX,
         ) from None
     return anchored

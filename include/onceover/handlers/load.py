@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import traceback
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
 
 from onceover.errors import UsageError
+from onceover.handlers.calling import NOT_ITS_OWN, CallFailed, Listener, attempt, described, limited
 from onceover.handlers.codes import HandlerCode
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
 
 _PLACE = "put it where driver and workers import from (docs/handlers.md), or correct the name"
 _FORMS = "record: onceover.handlers.Record, or batch: pyarrow.RecordBatch"
-
-Listener = Callable[[Sequence[TopicPartition]], None]
 
 
 @dataclass(frozen=True)
@@ -78,13 +75,6 @@ def load_handler(name: str, args: Mapping[str, Any], where: str) -> Handler:
     )
 
 
-def described(error: BaseException) -> str:
-    """Return an exception's type and the line it comes from, never its text: that may quote a record."""
-    frames = traceback.extract_tb(error.__traceback__)
-    kind = type(error).__name__
-    return f"{kind} at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else kind
-
-
 def _nobody(partitions: Sequence[TopicPartition]) -> None:
     pass
 
@@ -102,7 +92,9 @@ def _import(name: str, where: str) -> Any:
         raise _fault(
             where, f"{module_name} imports {missing}, which is not there", name, missing, f"install {missing}"
         ) from error
-    except Exception as error:  # noqa: BLE001 - a foreign module may raise anything
+    except NOT_ITS_OWN:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a foreign module may raise anything
         fix = "run it with Python and correct it"
         raise _fault(where, f"{module_name} cannot be imported", described(error), "no error", fix) from None
     thing = getattr(module, attribute, None)
@@ -125,7 +117,9 @@ def _made(kind: type, name: str, args: Mapping[str, Any], where: str) -> Any:
         raise _fault(
             where, error.message, error.seen or name, error.expected or "", error.resolve or ""
         ) from error
-    except Exception as error:  # noqa: BLE001 - a foreign class may raise anything
+    except NOT_ITS_OWN:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a foreign class may raise anything
         fix = "correct handler_args, or the class"
         raise _fault(where, f"{name} cannot be made", described(error), "an instance", fix) from None
     if not callable(instance):
@@ -173,18 +167,18 @@ def _target_partitions(count_for: Callable[[int], int] | None, name: str, source
     """Return the target's partition count for ``source`` partitions.
 
     Raises:
-        UsageError: it fails, or is smaller than the source's: progress is kept per target partition of
-            the same number.
+        UsageError: it fails, does not come back, or is smaller than the source's: progress is kept per target
+            partition of the same number.
     """
     if count_for is None:
         return source
     try:
-        count = count_for(source)
-    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        count = limited(lambda: attempt(lambda: count_for(source)))
+    except CallFailed as error:
         raise UsageError(
             f"target_partitions of handler {name} fails",
             code=HandlerCode.HANDLER,
-            seen=described(error),
+            seen=str(error),
             resolve="correct the handler",
         ) from None
     if type(count) is not int or count < source:

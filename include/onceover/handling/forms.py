@@ -7,23 +7,23 @@ Not imported without a handler: pyarrow takes a while to load.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from onceover.errors import Fatal
-from onceover.handlers.load import Handler, Listener, described
+from onceover.handlers.calling import CallFailed, attempt, told
+from onceover.handlers.load import Handler
 from onceover.handlers.record import Record
 from onceover.handling.handling import BadRecord, Group, Handled, Output, Request
 from onceover.handling.lanehandler import HandlerUse
 from onceover.handling.obstacles import RecordProblem
-from onceover.handling.pace import LONGEST_S
-from onceover.handling.within import TookTooLong, check_process, within
 from onceover.model import TopicPartition
 from onceover.stops.codes import StopCode
 from onceover.stops.contents import handler_failed
@@ -43,10 +43,8 @@ from onceover.wire.batches.columns_encode import encode_columns
 from onceover.wire.batches.unpack import Ceiling
 
 _INT64 = range(-(1 << 63), 1 << 63)
-
-
-class BadOutput(Exception):
-    """What a handler returned cannot be written; the text is ours and quotes nothing."""
+_WRITABLE = (bytes, NoneType, bytearray)
+_NO_BYTES = "key, value and headers have to be bytes or None, header names text"
 
 
 class RowFailure(NamedTuple):
@@ -99,19 +97,7 @@ def handler_use(handler: Handler, flow: str, group_bytes: int) -> HandlerUse:
     def form(source: TopicPartition, target_partitions: int) -> ColumnHandling | RecordHandling:
         return kind(handler, flow, source, target_partitions, group_bytes)
 
-    return HandlerUse(handler.name, form, partial(_told, handler.gained), partial(_told, handler.lost))
-
-
-def _told(listener: Listener, partitions: Sequence[TopicPartition]) -> str | None:
-    """Call the handler's listener; return what went wrong."""
-    try:
-        within(LONGEST_S, lambda: listener(partitions))
-    except TookTooLong:
-        return f"it does not come back within {LONGEST_S:g} s"
-    except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-        check_process(error)
-        return described(error)
-    return None
+    return HandlerUse(handler.name, form, partial(told, handler.gained), partial(told, handler.lost))
 
 
 class ColumnHandling(_Form):
@@ -162,8 +148,8 @@ class ColumnHandling(_Form):
             return
         rows = batch.slice(first, end - first)
         try:
-            yield self._checked(self._call(rows), rows)
-        except BadOutput as error:
+            yield self._checked(attempt(lambda: self.handler.call(rows)), rows)
+        except CallFailed as error:
             if end - first == 1:
                 yield RowFailure(first, RecordProblem(StopCode.HANDLER_FAILED, str(error)))
                 return
@@ -171,37 +157,30 @@ class ColumnHandling(_Form):
             yield from self._apply(batch, first, middle)
             yield from self._apply(batch, middle, end)
 
-    def _call(self, rows: Any) -> Any:
-        try:
-            return self.handler.call(rows)
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            check_process(error)
-            raise BadOutput(described(error)) from None
-
     def _checked(self, out: Any, rows: Any) -> Any:
         if not isinstance(out, pa.RecordBatch):
-            raise BadOutput(f"it returns {type(out).__name__} instead of a RecordBatch")
+            raise CallFailed(f"it returns {type(out).__name__} instead of a RecordBatch")
         if not out.schema.equals(SCHEMA):
-            raise BadOutput(f"the columns it returns differ: {_difference(out.schema)}")
+            raise CallFailed(f"the columns it returns differ: {_difference(out.schema)}")
         for number in (HEADERS, TIMESTAMP, PARTITION, SOURCE_OFFSET):
             if out.column(number).null_count:
-                raise BadOutput(f"column {SCHEMA.names[number]} of what it returns holds nulls")
+                raise CallFailed(f"column {SCHEMA.names[number]} of what it returns holds nulls")
         pairs = out.column(HEADERS).flatten()
         if pairs.null_count or pairs.field(0).null_count:
-            raise BadOutput("a header without a name")
+            raise CallFailed("a header without a name")
         self._check_places(out, rows)
         return out
 
     def _check_places(self, out: Any, rows: Any) -> None:
         partitions = out.column(PARTITION).to_numpy()
         if partitions.size and not (partitions.min() >= 0 and partitions.max() < self.target_partitions):
-            raise BadOutput(f"a partition outside 0 to {self.target_partitions - 1}")
+            raise CallFailed(f"a partition outside 0 to {self.target_partitions - 1}")
         offsets, known = out.column(SOURCE_OFFSET).to_numpy(), rows.column(SOURCE_OFFSET).to_numpy()
         if (np.diff(offsets) < 0).any():
-            raise BadOutput("source_offset runs backwards, so the order would be lost")
+            raise CallFailed("source_offset runs backwards, so the order would be lost")
         at = np.minimum(np.searchsorted(known, offsets), len(known) - 1)
         if (known[at] != offsets).any():
-            raise BadOutput("a source_offset that was not among those handed over")
+            raise CallFailed("a source_offset that was not among those handed over")
 
 
 def _difference(schema: Any) -> str:
@@ -289,37 +268,42 @@ class RecordHandling(_Form):
             tuple([(name.decode("utf-8", "surrogateescape"), value) for name, value in record.headers]),
         )
         try:
-            return [self._packed(out, given) for out in self._call(given)]
-        except BadOutput as error:
+            # What is packed may be foreign as well: headers that are made when they are asked for.
+            return attempt(lambda: [self._packed(out, given) for out in self._called(given)])
+        except CallFailed as error:
             return RecordProblem(StopCode.HANDLER_FAILED, str(error))
 
-    def _call(self, given: Record) -> Iterable[Any]:
-        try:
-            returned = self.handler.call(given)
-            if returned is not None:
-                return list(returned)
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            check_process(error)
-            raise BadOutput(described(error)) from None
-        # A forgotten return would otherwise lose every record.
-        raise BadOutput("it returns None; to drop a record it has to return an empty tuple")
+    def _called(self, given: Record) -> Iterable[Any]:
+        returned: Iterable[Any] | None = self.handler.call(given)
+        if returned is None:
+            # A forgotten return would otherwise lose every record.
+            raise CallFailed("it returns None; to drop a record it has to return an empty tuple")
+        return returned
 
     def _packed(self, out: Any, given: Record) -> tuple[int, tuple[int, int, bytes, int]]:
         if not isinstance(out, Record):
-            raise BadOutput(f"it returns {type(out).__name__} instead of records")
+            raise CallFailed(f"it returns {type(out).__name__} instead of records")
         if out.topic != given.topic or out.offset != given.offset:
-            raise BadOutput("topic or offset of a record was changed")
+            raise CallFailed("topic or offset of a record was changed")
         if type(out.partition) is not int or out.partition not in range(self.target_partitions):
-            raise BadOutput(f"a partition outside 0 to {self.target_partitions - 1}")
+            raise CallFailed(f"a partition outside 0 to {self.target_partitions - 1}")
         if type(out.timestamp_ms) is not int or out.timestamp_ms not in _INT64:
-            raise BadOutput("a timestamp that is no 64-bit number")
+            raise CallFailed("a timestamp that is no 64-bit number")
         try:
-            headers = tuple([(name.encode("utf-8", "surrogateescape"), v) for name, v in out.headers])
-            return out.partition, (
-                out.offset,
-                out.timestamp_ms,
-                wire.encode_body(out.key, out.value, headers),
-                0,
-            )
-        except (TypeError, ValueError, AttributeError):
-            raise BadOutput("key, value and headers have to be bytes or None, header names text") from None
+            # By the class: whatever else has a method of that name is no text.
+            headers = tuple([(str.encode(name, "utf-8", "surrogateescape"), v) for name, v in out.headers])
+        except (TypeError, ValueError):
+            raise CallFailed(_NO_BYTES) from None
+        if not _are_bytes(out.key, out.value, *[content for _, content in headers]):
+            raise CallFailed(_NO_BYTES)
+        # The offset as it was handed over: `out` may have another number that is equal.
+        body = wire.encode_body(out.key, out.value, headers)
+        return out.partition, (given.offset, out.timestamp_ms, body, 0)
+
+
+def _are_bytes(*contents: Any) -> bool:
+    """Tell whether contents can be written; another buffer may have more bytes than it has elements."""
+    for content in contents:  # noqa: SIM110 - as a generator it takes twice the time, for each record
+        if not isinstance(content, _WRITABLE):
+            return False
+    return True

@@ -21,8 +21,6 @@ _FIRST_BYTES: Final = 64 << 10
 _FASTER: Final = 4
 # Longer than a healthy transaction may be open.
 TOO_LONG_S: Final = 10.0
-# As long as the target lets a transaction stay open: what a call gives later cannot be committed any more.
-LONGEST_S: Final = 15.0
 # A worker that was paused meanwhile is no slow handler.
 _TIMES: Final = 3
 # How long one answer of the source may keep the lane's other partitions from being read again.

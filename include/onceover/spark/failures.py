@@ -86,12 +86,16 @@ def carrying(what: str) -> Iterator[None]:
         yield
     except OnceoverError as error:
         raise carried(error) from None
-    except Exception as error:
+    except (GeneratorExit, KeyboardInterrupt):
+        # Spark wants no more of its rows, or the process is to end: nothing has failed.
+        raise
+    except BaseException as error:
+        # Also what is no `Exception`: of a task that ends with it Spark says no more than that it has failed.
         log.exception("%s failed", what)
         raise carried(error) from None
 
 
-def carried(error: Exception) -> WorkerError:
+def carried(error: BaseException) -> WorkerError:
     """Return what a worker raises so that its driver raises ``error`` again."""
     ours = error if isinstance(error, OnceoverError) else unexpected(error)
     return WorkerError(_MARK + json.dumps({"kind": _kind(ours), **ours.as_dict()}))

@@ -14,12 +14,10 @@ from onceover.errors import UsageError
 from onceover.handlers.codes import HandlerCode
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka.admin.topics import TopicSpec
-from onceover.model import TopicPartition
 
 if TYPE_CHECKING:
     from onceover.handlers.load import Handler
-    from onceover.handling.handling import Handling
-    from onceover.handling.lanehandler import LaneHandler
+    from onceover.handling.lanehandler import HandlerUse, LaneHandler
 
 # A group of batches is decompressed, made columns, handled and encoded: about five copies of it exist at
 # the same time, beside the fetched bytes. Below the least, calls cost more than they carry.
@@ -98,17 +96,16 @@ def lane_handler_of(flow: Flow, run: RunSettings) -> LaneHandler:
     return LaneHandler(flow.flow, flow.source.alias, use, dead_letter_of(run.on_bad_record))
 
 
-def sample_handling(flow: Flow, run: RunSettings) -> Callable[[TopicPartition, int], Handling]:
-    """Return the way through the handler of a partition whose source topic has so many partitions.
+def sample_handling(flow: Flow, run: RunSettings) -> tuple[HandlerUse, Callable[[int], int]]:
+    """Return how a lane uses the handler, and how many target partitions there are for so many of the source.
 
     Raises:
         UsageError: the flow has no handler, or it cannot be loaded.
     """
-    use, counts = lane_handler_of(flow, run).use, target_partitions(flow, run)
+    use = lane_handler_of(flow, run).use
     if use is None:
         raise UsageError("the flow has no handler", code=HandlerCode.NO_HANDLER, where=str(flow.path))
-    form = use.form
-    return lambda source, partitions: form(source, counts(partitions))
+    return use, target_partitions(flow, run)
 
 
 def _arguments(path: str, handler_args: Mapping[str, Any]) -> dict[str, object]:

@@ -11,10 +11,9 @@ from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import UsageError
 from onceover.handlers.codes import HandlerCode
-from onceover.handling.handling import Handling
+from onceover.handling.lanehandler import HandlerUse
 from onceover.handling.sample import SampleOutcome, sample
 from onceover.handling.sampled import document, lines
-from onceover.model import TopicPartition
 from onceover.topics.scope import in_scope
 from onceover.wiring.apart import apart
 from onceover.wiring.flows import open_clusters, rules
@@ -50,19 +49,19 @@ def take_sample(flow: Flow, count: int, *, payload: bool) -> Sampled:
 def sampler(path: str) -> Callable[[int, bool], tuple[dict[str, Any], list[str]]]:
     """Return what ``take_sample`` has done in a process of its own."""
     flow = load_flow(path)
-    handling = sample_handling(flow, RunSettings.of(flow))
+    use, counts = sample_handling(flow, RunSettings.of(flow))
 
     def take(count: int, payload: bool) -> tuple[dict[str, Any], list[str]]:
-        outcomes = _outcomes(flow, count, handling)
+        outcomes = _outcomes(flow, count, use, counts)
         return document(outcomes), list(lines(outcomes, payload=payload))
 
     return take
 
 
 def _outcomes(
-    flow: Flow, count: int, handling: Callable[[TopicPartition, int], Handling]
+    flow: Flow, count: int, use: HandlerUse, counts: Callable[[int], int]
 ) -> Sequence[SampleOutcome]:
     source, target = open_clusters(flow)
     with source, target:
         topics = in_scope(source.retry(source.topics), rules(flow))
-        return sample(source, list(topics.values()), count, handling)
+        return sample(source, list(topics.values()), count, use, counts)

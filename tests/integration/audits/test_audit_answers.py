@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from onceover.audit.model import FindingKind, Reason
 from onceover.audit.ranges import snapshot
 from onceover.config.flow.load import load_flow
+from onceover.copy.loop import Until
 from onceover.model import TopicPartition
 from onceover.wiring.audit import AuditRequest
 from tests.support.commands.replicate import START_S, run_cli
@@ -41,6 +43,43 @@ def test_record_that_a_handler_fails_on_is_told_once_and_passed(replica: Replica
 
     assert (first.findings, [each.reason for each in first.unverifiable]) == ((), [Reason.DEAD_LETTER])
     assert (first.verified_to, again.unverifiable, again.source_from) == (7, (), 7)
+
+
+def test_record_that_a_handler_panics_on_goes_where_others_go_that_it_fails_on(replica: Replica) -> None:
+    """What it raises is no ``Exception``, and its class loads what it needs when a partition comes."""
+    keys = handler_keys("Panics", bad=BAD.decode())
+    replica.configure(**keys, on_bad_record=f"dead_letter:letters-{replica.name}")
+    topic = replica.topic()
+    for value in (b"good", BAD, b"good"):
+        replica.source.plain(topic, 0, replica.source.records(2, value=value))
+    replica.copy()
+    assert len(replica.target_records(f"letters-{replica.name}")) == 2
+    result = partition(audit(load_flow(replica.write_flow())), topic)
+    assert (result.findings, [each.reason for each in result.unverifiable]) == ((), [Reason.DEAD_LETTER] * 2)
+
+
+def test_record_that_a_handler_hangs_on_and_that_was_skipped_is_no_end_of_an_audit(
+    replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is still on the source, and the handler is asked for it again."""
+    for module in ("copy.partition", "handlers.calling"):
+        monkeypatch.setattr(f"onceover.{module}.LONGEST_S", 0.5)
+    monkeypatch.setattr("onceover.handling.pace.TOO_LONG_S", 0.25)
+    replica.configure(**handler_keys("hanging", bad=BAD.decode()))
+    topic = replica.topic()
+    for value in (b"good", BAD, b"good"):
+        replica.source.plain(topic, 0, replica.source.records(1, value=value))
+    with replica.flow.running() as (lead, layout):
+        replica.flow.lane(layout, 0, Until(time.monotonic() + START_S, {TopicPartition(topic, 0): 2}))
+        lead.end()
+    assert replica.stop_of(topic)["code"] == "HANDLER_FAILED"
+    flow = str(replica.flow.path)
+    code, _ = replica.command(capsys, "partition", "skip-to", flow, f"{topic}:0", "2", "--apply")
+    assert code == 0
+    replica.copy()
+    result = partition(audit(load_flow(replica.write_flow())), topic)
+    assert (result.findings, [each.reason for each in result.unverifiable]) == ((), [Reason.HANDLER_FAILED])
+    assert "did not come back" in result.unverifiable[0].message
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.handlers.load import load_handler
+from onceover.handlers.within import TookTooLong
 from onceover.handling.forms import handler_use
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handled, Handling, Request, groups
 from onceover.handling.obstacles import RecordProblem
@@ -116,6 +117,31 @@ def test_stops_before_the_first_bad_record_and_names_it(form: str, bad: set[int]
     assert samples.SECRET.decode() not in str(stop) and "bad" not in stop.seen
 
 
+@pytest.mark.parametrize("form", ["panics", "panics_batch", "panics_later"])
+@pytest.mark.parametrize(
+    ("kind", "seen"), [("panic", "Panic"), ("exit", "SystemExit"), ("cancelled", "CancelledError")]
+)
+def test_what_is_no_exception_is_the_record_s_own_fault_too(form: str, kind: str, seen: str) -> None:
+    """A panic of an extension, an exit in a library: it has to take down no more than its record."""
+    handled = handling(form, kind=kind).process(group_of(_batch_with({7})), request())
+    [bad] = handled.bad
+    assert bad.record.offset == 7 and bad.reason.code == "HANDLER_FAILED"
+    assert bad.reason.message.startswith(f"{seen} at samples.py:")
+    assert samples.SECRET.decode() not in bad.reason.message
+    assert [offset for offset, _ in outputs(handled)[1]] == list(range(7))
+
+
+@pytest.mark.parametrize("form", ["panics", "panics_batch"])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TookTooLong])
+def test_what_ends_the_process_or_the_call_is_no_record_s_fault(
+    form: str, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is told to end, and the alarm."""
+    monkeypatch.setattr(samples, "Panic", kind)
+    with pytest.raises(kind):
+        handling(form).process(group_of(_batch_with({7})), request())
+
+
 @pytest.mark.parametrize("form", FORMS)
 @given(bad=st.sets(st.integers(0, 19), min_size=1, max_size=6), known=st.sets(st.integers(0, 19), max_size=4))
 def test_goes_on_behind_bad_records_when_they_have_somewhere_to_go(
@@ -153,11 +179,23 @@ def _batch_with(bad: set[int]) -> bytes:
         ("offset", "topic or offset"),
         ("partition", "outside 0 to 1"),
         ("negative", "outside 0 to 1"),
+        ("numpy partition", "outside 0 to 1"),
         ("timestamp", "64-bit"),
         ("float", "64-bit"),
+        ("bool timestamp", "64-bit"),
+        ("numpy timestamp", "64-bit"),
         ("bool", "outside 0 to 1"),
         ("value", "bytes or None"),
+        ("array value", "bytes or None"),
+        ("array key", "bytes or None"),
+        ("view", "bytes or None"),
+        ("number", "bytes or None"),
         ("headers", "bytes or None"),
+        ("array header", "bytes or None"),
+        ("no headers", "bytes or None"),
+        ("three of a header", "bytes or None"),
+        ("header name", "header names text"),
+        ("surrogate", "header names text"),
     ],
 )
 def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
@@ -167,6 +205,15 @@ def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
     assert words in bad.reason.message and bad.record.offset == 0 and handled.outputs == []
 
 
+def test_what_is_as_good_as_bytes_is_written() -> None:
+    """One of NumPy's texts is bytes, a bytearray is as good; an offset may be any number that is equal."""
+    handled = handling("much_the_same", partitions=2).process(group_of(stored(0, 3)), request())
+    assert handled.bad == []
+    assert [(offset, r.key, r.value, r.headers) for offset, r in outputs(handled)[1]] == [
+        (offset, b"k", b"v\0", ((b"h", b""),)) for offset in range(3)
+    ]
+
+
 @pytest.mark.parametrize(
     ("what", "words"),
     [
@@ -174,6 +221,7 @@ def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
         ("columns", "seen key, value"),
         ("schema", "value is string instead of binary"),
         ("null timestamp", "column timestamp"),
+        ("header name", "a header without a name"),
         ("partition", "outside 0 to 1"),
         ("offset", "not among those"),
     ],
@@ -242,8 +290,9 @@ def test_listeners_are_told_and_their_failures_are_described() -> None:
     use = handler_use(make({"partitions": 5}), "f", GROUP_BYTES)
     assert use.gained([SOURCE]) is None and use.lost([SOURCE]) is None
     assert samples.Wider.told == [("gained", [SOURCE]), ("lost", [SOURCE])]
-    seen = handler_use(make({"partitions": 5, "fail_on": "gained"}), "f", GROUP_BYTES).gained([SOURCE])
-    assert seen is not None and seen.startswith("RuntimeError at samples.py:")
+    for fail_on, words in (("gained", "RuntimeError at"), ("panic gained", "Panic at")):
+        seen = handler_use(make({"partitions": 5, "fail_on": fail_on}), "f", GROUP_BYTES).gained([SOURCE])
+        assert seen is not None and seen.startswith(f"{words} samples.py:")
 
 
 def deep(*counts: int) -> bytes:

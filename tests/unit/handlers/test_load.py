@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onceover.errors import UsageError
-from onceover.handlers import Record
+from onceover.handlers import Record, calling
 from onceover.handlers.load import load_handler
 
 SAMPLES = "tests.unit.handlers.samples"
@@ -28,6 +28,11 @@ SAMPLES = "tests.unit.handlers.samples"
         (f"{SAMPLES}:Wider", {}, "missing a required argument: 'partitions'"),
         (f"{SAMPLES}:Fails", {"text": "hunter2"}, "RuntimeError at samples.py:"),
         ("onceover.handlers.mask:MaskFields", {"fields": "hunter2"}, "fields names nothing"),
+        (
+            "onceover.handlers.filter:FilterRecords",
+            {"action": "keep", "key": "hunter2["},
+            "not a regular expression",
+        ),
     ],
 )
 def test_fault_names_the_file_the_key_and_the_fix(name: str, args: dict[str, Any], words: str) -> None:
@@ -47,10 +52,14 @@ def test_module_that_fails_or_misses_another_is_described(
     """Its own text is not repeated: it may hold anything."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "fails_at_import_h.py").write_text("raise RuntimeError('hunter2')\n")
+    (tmp_path / "exits_at_import_h.py").write_text("import sys\nsys.exit('hunter2')\n")
     (tmp_path / "misses_one_h.py").write_text("import not_installed_anywhere_h\n")
     with pytest.raises(UsageError, match=r"RuntimeError at fails_at_import_h\.py:1") as raised:
         load_handler("fails_at_import_h:f", {}, "f.yaml")
     assert "hunter2" not in str(raised.value) and raised.value.__cause__ is None
+    with pytest.raises(UsageError, match=r"SystemExit at exits_at_import_h\.py:2") as raised:
+        load_handler("exits_at_import_h:f", {}, "f.yaml")
+    assert "hunter2" not in str(raised.value)
     with pytest.raises(UsageError, match="misses_one_h imports not_installed_anywhere_h"):
         load_handler("misses_one_h:f", {}, "f.yaml")
 
@@ -85,3 +94,11 @@ def test_record_can_be_changed_where_it_may() -> None:
     assert (record.header("h"), record.header("g"), record.header("x")) == (b"2", None, None)
     with pytest.raises(UsageError, match="cannot change offset, topic"):
         record.replace(topic="u", offset=1)
+
+
+def test_a_partition_count_is_not_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked for wherever something is planned, too."""
+    monkeypatch.setattr(calling, "LONGEST_S", 0.1)
+    with pytest.raises(UsageError, match="target_partitions of handler") as raised:
+        load_handler(f"{SAMPLES}:Counts", {}, "f.yaml").target_partitions(4)
+    assert raised.value.seen == "it did not come back within 0.1 s"

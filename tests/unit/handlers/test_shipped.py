@@ -145,6 +145,60 @@ def test_filter_keeps_what_the_model_keeps(
     assert out.column(5).to_pylist() == kept
 
 
+TEXTS = [
+    ("M.ller", "Müller", True),
+    ("Stra[sß]e", "Straße", True),
+    ("(?i)MÜLLER", "Müller", True),
+    (".{6}", "Müller", True),
+    (".{7}", "Müller", False),
+    (r"\p{Greek}+", "αβγ", True),
+    ("[^ü]*", "Müller", False),
+    ("M.*", "M\n\u2028", True),
+]
+
+
+@pytest.mark.parametrize(("pattern", "text", "matches"), TEXTS)
+@pytest.mark.parametrize("beside", [[], [b"\xff"]])
+def test_filter_takes_characters_for_what_they_are(
+    pattern: str, text: str, matches: bool, beside: list[bytes]
+) -> None:
+    """A dot is one, and a class and a case are of them; whatever else is in the batch."""
+    keys = [text.encode(), None, *beside]
+    by_key = FilterRecords("keep", pattern)(batch([(key, None, []) for key in keys]))
+    assert (0 in by_key.column(5).to_pylist()) == matches
+    rows: list[Any] = [(b"k", None, [(b"other", b"x"), (b"h", value)]) for value in keys]
+    by_value = FilterRecords("drop", None, "h", pattern)(batch(rows))
+    assert (0 not in by_value.column(5).to_pylist()) == matches
+
+
+def test_filter_matches_what_is_no_utf8_byte_by_byte() -> None:
+    """Each byte is the character of its number, so that such keys can be filtered at all."""
+    rows: list[Any] = [(key, None, []) for key in (b"eu-\xff\n", b"eu-\xc3", "eu-ü".encode(), b"eu-12")]
+
+    def kept(pattern: str) -> list[int]:
+        found: list[int] = FilterRecords("keep", pattern)(batch(rows)).column(5).to_pylist()
+        return found
+
+    assert kept("eu-..") == [0, 3]
+    assert kept("eu-.") == [1, 2]
+    assert kept(r"eu-[\xc0-\xff]\n?") == [0, 1, 2]
+    assert kept("eu-.*") == [0, 1, 2, 3]
+
+
+@given(st.lists(st.binary(max_size=6) | st.text(max_size=3).map(str.encode), max_size=6))
+def test_filter_knows_what_is_utf8(keys: list[bytes]) -> None:
+    """As Python does: a record of one character has it in as many bytes as UTF-8 says."""
+
+    def is_one(key: bytes) -> bool:
+        try:
+            return len(key.decode()) == 1
+        except UnicodeDecodeError:
+            return len(key) == 1
+
+    out = FilterRecords("keep", ".")(batch([(key, None, []) for key in keys]))
+    assert out.column(5).to_pylist() == [at for at, key in enumerate(keys) if is_one(key)]
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -152,6 +206,10 @@ def test_filter_keeps_what_the_model_keeps(
         ({"action": "keep"}, "nothing says"),
         ({"action": "keep", "key": "a", "header_value": "b"}, "without header"),
         ({"action": "keep", "key": "("}, "key is not a regular expression"),
+        ({"action": "keep", "key": "a)|(b"}, "key is not a regular expression"),
+        ({"action": "keep", "key": "\ud800"}, "key is not a regular expression"),
+        ({"action": "keep", "header": "h", "header_value": "a)|(b"}, "header_value is not a regular"),
+        ({"action": "keep", "key": r"\x{2028}"}, "key is not a regular expression of bytes"),
     ],
 )
 def test_filter_names_wrong_arguments(args: dict[str, Any], words: str) -> None:

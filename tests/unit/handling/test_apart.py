@@ -107,7 +107,8 @@ def test_flow_check_loads_it_there_too(written: Written) -> None:
         ("import nowhere_to_be_found", BODY, "nowhere_to_be_found, which is not there"),
         ("raise ValueError('secret')", BODY, "foreign cannot be imported"),
         ("import os; os._exit(7)", BODY, "exit code 7"),
-        ("raise SystemExit('gone')", BODY, "exit code 1: gone"),
+        ("import os; os.write(2, b'gone'); os._exit(1)", BODY, "exit code 1: gone"),
+        ("raise SystemExit('secret')", BODY, "SystemExit at foreign.py"),
         ("", BODY.replace("count + len(self.to)", "count - 1"), "fewer target partitions"),
         (
             "",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from onceover.copy import partition as partition_module
 from onceover.copy.loop import CopySettings, Until
 from onceover.errors import MustReset
+from onceover.handlers.within import LONGEST_S
 from onceover.handling import pace as pace_module
 from onceover.handling.obstacles import Blocked
 from onceover.handling.pace import Pace
@@ -182,7 +183,7 @@ def test_a_record_that_no_transaction_is_long_enough_for_stops_its_partition(
 
 def test_a_handler_is_interrupted_when_its_transaction_is_over() -> None:
     """Later, its output is of no use; before, it might still be."""
-    assert LANE_TIMEOUT_MS / 1000 == pace_module.LONGEST_S
+    assert LANE_TIMEOUT_MS / 1000 == LONGEST_S
 
 
 def test_a_handler_that_hangs_is_interrupted_and_its_record_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from asyncio import CancelledError
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -26,7 +27,7 @@ onceover.spark.failures.WorkerError: {text}
 """
 
 
-def through_spark(error: Exception) -> OnceoverError:
+def through_spark(error: BaseException) -> OnceoverError:
     """Raise ``error`` in a worker; return what its driver makes of it."""
     with pytest.raises(WorkerError) as caught, carrying("lane 0"):
         raise error
@@ -70,6 +71,21 @@ def test_query_that_fails_while_its_jvm_goes_down_failed_by_that() -> None:
         raise NeedsOperator("no", code="FOREIGN_CLUSTER")
     ours = PySparkException(AROUND.format(text=caught.value))
     assert query_error(ours, lambda: True).code == "FOREIGN_CLUSTER"
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, CancelledError])
+def test_whatever_a_worker_fails_with_its_driver_is_told(kind: type[BaseException]) -> None:
+    """Also where it is no ``Exception``: Spark would only say that a stage has failed."""
+    found = through_spark(kind("words"))
+    assert isinstance(found, Fatal)
+    assert (found.code, found.message) == ("UNEXPECTED", f"unexpected {kind.__name__}: words")
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, GeneratorExit])
+def test_a_worker_that_is_told_to_end_has_not_failed(kind: type[BaseException]) -> None:
+    """By a signal, or by Spark, which wants no more of its rows."""
+    with pytest.raises(kind), carrying("lane 0"):
+        raise kind
 
 
 @pytest.mark.parametrize("kind", [Retriable, UsageError, NeedsOperator, Fenced, Fatal, ConnectionLost])

@@ -5,20 +5,26 @@ source, and nothing of how the copy took it apart or put it together is used. A 
 record; one that is not is named by what differs.
 
 Foreign code runs here. What it raises becomes ``HandlerFailed`` with the exception's type and place; its text
-may quote a record and is never shown (G10).
+may quote a record and is never shown (G10). So does a call that does not come back: its record was skipped,
+as the flow had advised, and is still on the source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
-from onceover.handlers.load import Handler, described
+from onceover.handlers.calling import CallFailed, NotBack, attempt, limited, told
+from onceover.handlers.load import Handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
 
 # The columns that docs/handlers.md promises.
 _PAIR: Final = pa.struct([("key", pa.binary()), ("value", pa.binary())])
@@ -35,6 +41,9 @@ _SCHEMA: Final = pa.schema(
 # Records of one call of a handler of columns: enough to make the call cheap. And their bytes: a record more.
 _TOGETHER: Final = 2_000
 _TOGETHER_BYTES: Final = 4 << 20
+# Records that a handler of single ones is given under one alarm: to set it costs as much as the call. Few, so
+# that a slow handler gets through them in time.
+_UNDER_ONE_ALARM: Final = 100
 
 
 class Expected(NamedTuple):
@@ -69,14 +78,40 @@ class HandlerReplay(NamedTuple):
     target_partitions: int
     timed: bool = True
 
-    def outcomes(self, records: Iterable[AuditedRecord]) -> Iterator[Outcome]:
-        """Yield what the handler makes of records, in their order."""
-        if not self.handler.vectorised:
-            for record in records:
-                yield from self._single(record)
+    def outcomes(self, records: Iterable[AuditedRecord]) -> Generator[Outcome]:
+        """Yield what the handler makes of records, in their order; it has the partition for so long."""
+        with self._held() as refusal:
+            for together in _calls(records, _TOGETHER if self.handler.vectorised else _UNDER_ONE_ALARM):
+                if refusal is None:
+                    yield from self._in_time(together)
+                else:
+                    yield from (HandlerFailed(each.offset, refusal) for each in together)
+
+    @contextmanager
+    def _held(self) -> Iterator[str | None]:
+        """Have the handler's listener told of the partition; yield why it does not take it."""
+        seen = told(self.handler.gained, [self.source])
+        if seen is not None:
+            yield f"partitions_gained fails: {seen}"
             return
-        for together in _calls(records):
-            yield from self._columns(together)
+        try:
+            yield None
+        finally:
+            if (seen := told(self.handler.lost, [self.source])) is not None:
+                # There is nothing left to fail on it.
+                log.error("partitions_lost of handler %s fails: %s", self.handler.name, seen)
+
+    def _in_time(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
+        """Hand records over; where that does not come back, each alone, and the one that hangs has failed."""
+        try:
+            return limited(lambda: self._columns(records) if self.handler.vectorised else self._each(records))
+        except NotBack as error:
+            if len(records) == 1:
+                return [HandlerFailed(records[0].offset, str(error))]
+        return [outcome for record in records for outcome in self._in_time([record])]
+
+    def _each(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
+        return [outcome for record in records for outcome in self._single(record)]
 
     def _single(self, record: AuditedRecord) -> list[Outcome]:
         given = Record(
@@ -89,30 +124,44 @@ class HandlerReplay(NamedTuple):
             tuple((name.decode("utf-8", "surrogateescape"), value) for name, value in record.headers),
         )
         try:
-            returned = self.handler.call(given)
-            if returned is None:
-                return [HandlerFailed(record.offset, "it returns None")]
-            return [self._expected(out) for out in returned]
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
-            return [HandlerFailed(record.offset, described(error))]
+            return attempt(lambda: [self._expected(out, given) for out in self._called(given)])
+        except CallFailed as error:
+            return [HandlerFailed(record.offset, str(error))]
 
-    def _expected(self, out: Record) -> Expected:
-        headers = tuple((name.encode("utf-8", "surrogateescape"), value) for name, value in out.headers)
-        made = make_rec(out.offset, out.key, out.value, headers, out.timestamp_ms, timed=self.timed)
+    def _called(self, given: Record) -> Iterable[Record]:
+        returned: Iterable[Record] | None = self.handler.call(given)
+        if returned is None:
+            raise CallFailed("it returns None")
+        return returned
+
+    def _expected(self, out: Any, given: Record) -> Expected:
+        """Return what the flow would write; it writes nothing that is objected to here."""
+        if not isinstance(out, Record):
+            raise CallFailed(f"it returns {type(out).__name__} instead of records")
+        if out.topic != given.topic or out.offset != given.offset:
+            raise CallFailed("topic or offset of a record was changed")
+        stamp = out.timestamp_ms
+        if type(stamp) is not int or not -(1 << 63) <= stamp < 1 << 63:
+            raise CallFailed("a timestamp that is no 64-bit number")
+        headers = tuple(
+            (str.encode(name, "utf-8", "surrogateescape"), _written(value)) for name, value in out.headers
+        )
+        key, value = _written(out.key), _written(out.value)
+        made = make_rec(given.offset, key, value, headers, stamp, timed=self.timed)
         return self._placed(out.partition, made)
 
     def _placed(self, partition: int, record: AuditedRecord) -> Expected:
-        if partition not in range(self.target_partitions):
-            raise ValueError("a partition that the target does not have")
+        if type(partition) is not int or partition not in range(self.target_partitions):
+            raise CallFailed("a partition that the target does not have")
         return Expected(partition, record)
 
     def _columns(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
         """Hand records over together; where that fails, halve until the record is found that it fails on."""
         try:
-            return list(self._rows(self.handler.call(self._batch(records))))
-        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            return attempt(lambda: list(self._rows(self.handler.call(self._batch(records)), records)))
+        except CallFailed as error:
             if len(records) == 1:
-                return [HandlerFailed(records[0].offset, described(error))]
+                return [HandlerFailed(records[0].offset, str(error))]
         middle = len(records) // 2
         return [*self._columns(records[:middle]), *self._columns(records[middle:])]
 
@@ -130,23 +179,39 @@ class HandlerReplay(NamedTuple):
             schema=_SCHEMA,
         )
 
-    def _rows(self, batch: Any) -> Iterator[Expected]:
+    def _rows(self, batch: Any, given: Sequence[AuditedRecord]) -> Iterator[Expected]:
+        if not isinstance(batch, pa.RecordBatch) or not batch.schema.equals(_SCHEMA):
+            raise CallFailed("it returns something else than a RecordBatch of the schema")
+        known, last = {each.offset for each in given}, given[0].offset
         for row in batch.to_pylist():
+            offset = row["source_offset"]
+            if offset not in known or offset < last:
+                raise CallFailed("a source_offset that was not handed over, or that runs backwards")
+            last = offset
             headers = tuple((pair["key"], pair["value"]) for pair in row["headers"])
-            made = make_rec(
-                row["source_offset"], row["key"], row["value"], headers, row["timestamp"], timed=self.timed
-            )
+            if row["timestamp"] is None or any(name is None for name, _ in headers):
+                raise CallFailed("a timestamp, or the name of a header, is missing")
+            made = make_rec(offset, row["key"], row["value"], headers, row["timestamp"], timed=self.timed)
             yield self._placed(row["partition"], made)
 
 
-def _calls(records: Iterable[AuditedRecord]) -> Iterator[list[AuditedRecord]]:
+def _written(content: Any) -> bytes | None:
+    """Return a key or value as bytes; another buffer may have more of them than it has elements."""
+    if content is None or isinstance(content, bytes):
+        return content
+    if isinstance(content, bytearray):
+        return bytes(content)
+    raise CallFailed("key, value and headers have to be bytes or None")
+
+
+def _calls(records: Iterable[AuditedRecord], most: int) -> Iterator[list[AuditedRecord]]:
     """Yield the records in portions that a handler is given at once."""
     together: list[AuditedRecord] = []
     size = 0
     for record in records:
         together.append(record)
         size += len(record.key or b"") + len(record.value or b"")
-        if len(together) == _TOGETHER or size >= _TOGETHER_BYTES:
+        if len(together) == most or size >= _TOGETHER_BYTES:
             yield together
             together, size = [], 0
     if together:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from threading import Event
 from typing import Any
 
 import pytest
@@ -13,11 +16,12 @@ from onceover.audit.model import FindingKind
 from onceover.audit.records.expected import Expected, HandlerFailed, HandlerReplay
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import Sketch, sketch
-from onceover.handlers import SCHEMA
+from onceover.handlers import SCHEMA, calling
 from onceover.handlers.load import Handler, load_handler
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
 from tests.support.raw.mutations import correct_pair
+from tests.unit.handlers import samples
 
 SOURCES = [TopicPartition("orders", number) for number in range(3)]
 TARGET = TopicPartition("east.orders", 0)
@@ -70,14 +74,21 @@ def test_the_schema_is_the_one_that_handlers_are_promised() -> None:
     assert seen[0].equals(SCHEMA)
 
 
+class Panic(BaseException):
+    """What an extension in another language raises: no ``Exception``."""
+
+
 @pytest.mark.parametrize("vectorised", [False, True])
-def test_a_record_that_the_handler_fails_on_is_named_without_its_words(vectorised: bool) -> None:
+@pytest.mark.parametrize("kind", [ValueError, Panic, SystemExit])
+def test_a_record_that_the_handler_fails_on_is_named_without_its_words(
+    vectorised: bool, kind: type[BaseException]
+) -> None:
     """The others are handled; what the exception says may quote the record, and is not shown."""
 
     def fails(given: Any) -> Any:
         offsets = given.column("source_offset").to_pylist() if vectorised else [given.offset]
         if 15 in offsets:
-            raise ValueError("hunter2")
+            raise kind("hunter2")
         return given if vectorised else (given,)
 
     outcomes = list(
@@ -85,39 +96,110 @@ def test_a_record_that_the_handler_fails_on_is_named_without_its_words(vectorise
     )
     (failed,) = [each for each in outcomes if isinstance(each, HandlerFailed)]
     assert failed.offset == 15
-    assert failed.message.startswith("ValueError at test_expected.py") and "hunter2" not in failed.message
+    assert failed.message.startswith(f"{kind.__name__} at test_expected.py")
+    assert "hunter2" not in failed.message
     assert [each.record.offset for each in outcomes if isinstance(each, Expected)] == [
         10, 11, 12, 13, 14, 16, 17, 18,
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda record: None,
-        lambda record: ("no record",),
-        lambda record: (record.replace(partition=7),),
-        lambda record: (record.replace(value="text"),),
-    ],
-)
-def test_output_that_cannot_be_written_is_a_failure(call: Callable[[Any], Any]) -> None:
-    """As the flow would have said."""
-    (outcome,) = HandlerReplay(_handler(call), SOURCES[0], 3).outcomes(_recs()[:1])
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_record_that_the_handler_hangs_on_is_one_that_it_fails_on(
+    vectorised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was skipped as advised, and is handed over again: not for ever, and the others are handled."""
+    monkeypatch.setattr(calling, "LONGEST_S", 0.1)
+
+    def hangs(given: Any) -> Any:
+        offsets = given.column("source_offset").to_pylist() if vectorised else [given.offset]
+        while 15 in offsets:
+            with suppress(Exception):
+                Event().wait(600)
+        return given if vectorised else (given,)
+
+    replay = HandlerReplay(_handler(hangs, vectorised=vectorised), SOURCES[0], 1)
+    outcomes = list(replay.outcomes(_recs()[:9]))
+    (failed,) = [each for each in outcomes if isinstance(each, HandlerFailed)]
+    assert failed == HandlerFailed(15, "it did not come back within 0.1 s")
+    assert [each.record for each in outcomes if isinstance(each, Expected)] == [
+        each for each in _recs()[:9] if each.offset != 15
+    ]
+    assert outcomes.index(failed) == 5
+
+
+def test_the_handler_is_told_of_the_partition_as_a_lane_tells_it() -> None:
+    """Before the first record, and when it is over, also where nobody wants to know more."""
+    handler = load_handler("tests.unit.handlers.samples:Tables", {}, "f.yaml")
+    for _ in range(2):
+        outcomes = list(HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:3]))
+        assert [each.record.key for each in outcomes if isinstance(each, Expected)] == [b"table"] * 3
+        given = Record(SOURCES[1].topic, 1, 0, 0, None, None)
+        with pytest.raises(KeyError):
+            handler.call(given)
+    some = HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:3])
+    assert isinstance(next(some), Expected)
+    some.close()
+    with pytest.raises(KeyError):
+        handler.call(given)
+
+
+def test_a_partition_that_the_handler_does_not_take_fails_whole(caplog: pytest.LogCaptureFixture) -> None:
+    """The flow has stopped there; nobody tells it that it has lost what it never took."""
+    handler = load_handler("tests.unit.handlers.samples:Tables", {"bad": 1}, "f.yaml")
+    outcomes = list(HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:3]))
+    failed = [each for each in outcomes if isinstance(each, HandlerFailed)]
+    assert [each.offset for each in failed] == [10, 11, 12]
+    assert all(
+        each.message.startswith("partitions_gained fails: LookupError at samples.py:") for each in failed
+    )
+    assert not caplog.records
+
+
+def test_a_handler_that_cannot_let_go_is_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """There is nothing to be compared any more; its words may quote a record."""
+    handler = load_handler(
+        "tests.unit.handlers.samples:Wider", {"partitions": 3, "fail_on": "lost"}, "f.yaml"
+    )
+    outcomes = list(HandlerReplay(handler, SOURCES[1], 3).outcomes(_recs()[:1]))
+    assert [type(each) for each in outcomes] == [Expected]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "partitions_lost of handler" in said and samples.SECRET.decode() not in said
+
+
+@pytest.mark.parametrize("what", samples.unwritable(Record("orders", 0, 10, 0, None, None)))
+@pytest.mark.parametrize("timed", [True, False])
+def test_output_that_cannot_be_written_is_a_failure(what: str, timed: bool) -> None:
+    """As the flow would have said: the record was diverted, or skipped."""
+    replay = HandlerReplay(_handler(partial(samples.outcome, what=what)), SOURCES[0], 2, timed)
+    (outcome,) = replay.outcomes(_recs()[:1])
     assert isinstance(outcome, HandlerFailed) and outcome.offset == 10
+
+
+@pytest.mark.parametrize(
+    "what", ["none", "columns", "schema", "null timestamp", "header name", "partition", "offset"]
+)
+@pytest.mark.parametrize("timed", [True, False])
+def test_columns_that_cannot_be_written_are_a_failure(what: str, timed: bool) -> None:
+    """Of each record: alone it is as bad."""
+    form = _handler(partial(samples.batch_outcome, what=what), vectorised=True)
+    outcomes = list(HandlerReplay(form, SOURCES[0], 2, timed).outcomes(_recs()[:3]))
+    assert [each.offset for each in outcomes if isinstance(each, HandlerFailed)] == [10, 11, 12]
+
+
+def test_what_a_copy_writes_is_expected() -> None:
+    """What is as good as bytes is; and rows out of order, which are handed over in smaller parts."""
+    (outcome,) = HandlerReplay(_handler(samples.much_the_same), SOURCES[0], 2).outcomes(_recs()[:1])
+    assert outcome == Expected(1, make_rec(10, b"k", b"v\0", ((b"h", b""),), 5))
+    form = _handler(partial(samples.batch_outcome, what="order"), vectorised=True)
+    assert list(HandlerReplay(form, SOURCES[0], 1).outcomes(_recs()[:3])) == [
+        Expected(0, record) for record in _recs()[:3]
+    ]
 
 
 def test_a_forgotten_return_is_said_to_be_one() -> None:
     """It would otherwise look like a handler that drops everything."""
     (outcome,) = HandlerReplay(_handler(lambda record: None), SOURCES[0], 3).outcomes(_recs()[:1])
     assert outcome == HandlerFailed(10, "it returns None")
-
-
-def test_columns_that_are_none_are_a_failure_of_each_record() -> None:
-    """A handler of columns that returns something else."""
-    outcomes = list(
-        HandlerReplay(_handler(lambda _: 5, vectorised=True), SOURCES[0], 3).outcomes(_recs()[:3])
-    )
-    assert [each.offset for each in outcomes if isinstance(each, HandlerFailed)] == [10, 11, 12]
 
 
 def test_the_shipped_masking_is_audited_by_masking_again() -> None:

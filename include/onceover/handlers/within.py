@@ -26,6 +26,8 @@ from onceover.handlers.codes import HandlerCode
 
 T = TypeVar("T")
 
+# As long as the target lets a transaction stay open: what a call gives later cannot be committed any more.
+LONGEST_S: Final = 15.0
 # For code that swallows the first one.
 _AGAIN_S: Final = 5.0
 # Imports take long where the network or a loaded machine serves the files; one that hangs is cut off, too.
@@ -103,7 +105,7 @@ def within(limit_s: float, work: Callable[[], T]) -> T:
             result = work()
         finally:
             bell.armed = False
-    except (KeyboardInterrupt, SystemExit, TookTooLong):
+    except (KeyboardInterrupt, TookTooLong):
         raise
     except BaseException as error:
         if bell.has_rung:
