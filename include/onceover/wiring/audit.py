@@ -16,6 +16,7 @@ from onceover.audit.course.content import Content, Prepared, planned, proven
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Side
+from onceover.audit.ranges.diverted import Diverted, diverted
 from onceover.audit.ranges.since import since_ms
 from onceover.audit.ranges.snapshot import (
     SETTLE_S,
@@ -26,7 +27,6 @@ from onceover.audit.ranges.snapshot import (
 from onceover.audit.ranges.tiling import RANGE_BYTES
 from onceover.audit.ranges.watermark import write_outcome
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
-from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.audit.report.jsonreport import document, summary
 from onceover.audit.report.payload import with_payload
@@ -117,7 +117,7 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest)
         inputs = PlanInputs(
             seen,
             index.store,
-            {} if topic is None else diverted(target, topic, flow.flow),
+            Diverted() if topic is None else diverted(target, topic, flow.flow),
             from_watermark=request.since == WATERMARK,
             range_bytes=request.range_bytes,
             handled=flow.handler is not None,

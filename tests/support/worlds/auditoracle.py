@@ -23,8 +23,8 @@ from onceover.audit.course.content import Content, audit_content, planned, prove
 from onceover.audit.course.lastverdict import next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Finding, FindingKind, Row, Side
+from onceover.audit.ranges.diverted import diverted
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
-from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
@@ -58,6 +58,7 @@ def _in_memory(world: World) -> Iterator[None]:
         patch("onceover.audit.ranges.logs.Admin", FakeAdmin),
         patch("onceover.audit.ranges.logs._LED_S", 0.0),
         patch("onceover.audit.ranges.snapshot._MARKERS_S", 0.0),
+        patch("onceover.audit.ranges.diverted._MARKERS_S", 0.0),
         patch("onceover.audit.ranges.snapshot.now_ms", lambda: next(world.now_ms)),
         patch("onceover.audit.records.reader._PATIENCE_S", 0.0),
     ):

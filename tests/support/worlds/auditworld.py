@@ -140,6 +140,11 @@ class World:
         """Return a target partition's log."""
         return self.target.all_topics[self.kind.target].logs[partition]
 
+    @property
+    def letters(self) -> FakeLog:
+        """The log of the dead-letter topic, which has one partition."""
+        return self.target.all_topics[LETTERS].logs[0]
+
     def state(self) -> FlowState:
         """Return the flow's state as its topic would tell it."""
         layout = Layout(
@@ -290,7 +295,10 @@ class World:
             (b"onceover.source.partition", b"%d" % partition),
             (b"onceover.source.offset", b"%d" % offset),
         )
-        self.target.all_topics[LETTERS].logs[0].append([content._replace(headers=headers)])
+        producer = -1 if self.kind.repeats else 100 + partition
+        self.letters.append([content._replace(headers=headers)], producer)
+        if producer >= 0:
+            self.letters.decide(producer, commit=True)
         self.truth.diverted.add((partition, offset))
 
     def _note(self, partition: int, span: tuple[int, int], written: list[tuple[int, Place]]) -> None:
@@ -444,6 +452,13 @@ class World:
             log.decide(9, commit=False)
         else:
             log.append([self.content(variant)], 9)
+
+    def hold_letters(self, variant: int) -> None:
+        """Let somebody open a transaction on the dead-letter topic, or end it."""
+        if 9 in self.letters.pending:
+            self.letters.decide(9, commit=variant % 2 == 0)
+        else:
+            self.letters.append([self.content(variant)], 9)
 
     def leak(self, partition: int) -> None:
         """Let a record of an aborted transaction be visible on the target."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
+from onceover.audit.ranges.diverted import Diverted
 from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
@@ -26,7 +27,7 @@ class PlanInputs(NamedTuple):
     Args:
         snapshot: what was seen of both sides.
         store: the offset map; None when the flow has none.
-        diverted: source offsets that are in the dead-letter topic, by partition.
+        diverted: what the dead-letter topic tells.
         from_watermark: go on where earlier audits ended.
         range_bytes: of a range, about.
         handled: the flow has a handler.
@@ -35,7 +36,7 @@ class PlanInputs(NamedTuple):
 
     snapshot: AuditSnapshot
     store: MapStore | None
-    diverted: dict[TopicPartition, frozenset[int]]
+    diverted: Diverted
     from_watermark: bool
     range_bytes: int
     handled: bool
@@ -73,7 +74,7 @@ class PlanInputs(NamedTuple):
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
             untimed=seen.untimed,
-            dead_letter=self.diverted.get(seen.source, frozenset()),
+            letters=self.diverted.of(seen.source),
             log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
         )
 
@@ -127,7 +128,7 @@ class PlanInputs(NamedTuple):
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
             untimed=seen.untimed,
-            dead_letter=self.diverted.get(seen.source, frozenset()),
+            letters=self.diverted.of(seen.source),
             spreading=self._task(seen, len(logs)),
             claims=spreading.claims if ranges else (),
         )

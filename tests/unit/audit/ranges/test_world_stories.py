@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from onceover.errors import Retriable
+from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import Answer, audit, check, keep
 from tests.support.worlds.auditstory import EVENTS, Event, live
-from tests.support.worlds.auditworld import EPOCH_MS, KINDS, SOURCE, World
+from tests.support.worlds.auditworld import EPOCH_MS, KINDS, LETTERS, SOURCE, World
 
 # With the compiled code, and in soak without it.
 pytestmark = pytest.mark.usefixtures("either_way")
@@ -342,6 +344,66 @@ def test_what_was_diverted_or_skipped_is_told_once(kind: str) -> None:
         assert answer.verdict is Verdict.UNVERIFIABLE
         assert reasons(answer) == {reason}
         assert told(kind, *story, Event("audit")).verdict is Verdict.PASS
+
+
+DIVERTED = (*WRITTEN, Event("bad record", 0), Event("produce", 0, 2), Event("copy", 0))
+HELD_UP = (Event("letters are held up"), *DIVERTED)
+
+
+@pytest.mark.parametrize("ends", [0, 1], ids=["committed", "aborted"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letter_behind_an_open_transaction_is_no_loss(kind: str, ends: int) -> None:
+    """No reader of committed records sees it until somebody else's transaction is over; then it is one."""
+    for since in (WATERMARK, START):
+        answer = told(kind, *HELD_UP, since=since)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"OPEN_TRANSACTION"})
+        later = (Event("audit"), Event("letters are held up", 0, 1, ends))
+        answer = told(kind, *HELD_UP, *later, since=since)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_that_nobody_leads_are_an_answer(kind: str) -> None:
+    """Whatever is missing may be one of them: it is named, and no watermark goes past it."""
+    world = live(kind, DIVERTED, audits=())
+    world.target.all_topics[LETTERS].leaders[0] = -1
+    answer = audit(world)
+    check(world, answer)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NO_LEADER"})
+    world.target.all_topics[LETTERS].leaders.clear()
+    answer = audit(world)
+    check(world, answer)
+    assert reasons(answer) == {"DEAD_LETTER"}
+
+
+def test_broker_that_holds_the_dead_letters_and_does_not_answer_is_away_alone() -> None:
+    """The others have told all about the copies."""
+    world = live("record", DIVERTED, audits=())
+    world.target.away[TopicPartition(LETTERS, 0)] = Retriable("broker 7 does not answer")
+    answer = audit(world)
+    check(world, answer)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NO_LEADER"})
+
+
+@pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
+def test_record_that_no_dead_letter_names_is_lost_whatever_is_open_on_their_topic(kind: str) -> None:
+    """What waits behind the transaction is known by name."""
+    answer = told(kind, *HELD_UP, Event("produce", 0, 4), Event("copy and lose", 0, 4))
+    assert answer.verdict is Verdict.FAIL
+    assert [str(each.kind) for each in answer.result.findings] == ["LOST"]
+    assert reasons(answer) == {"OPEN_TRANSACTION"}
+
+
+def test_loss_of_what_was_proven_is_told_while_nobody_leads_the_dead_letters() -> None:
+    """It was right once: that excuses nothing that is missing now."""
+    world = live("record", (*WRITTEN, Event("audit")), audits=())
+    world.change((0, 0), None)
+    world.truth.lost.add((0, 0))
+    world.target.all_topics[LETTERS].leaders[0] = -1
+    answer = audit(world, START)
+    assert not answer.result.findings and reasons(answer) == {"NO_LEADER"}
+    world.target.all_topics[LETTERS].leaders.clear()
+    assert [str(each.kind) for each in audit(world, START).result.findings] == ["LOST"]
 
 
 def test_map_that_has_forgotten_a_skip_is_no_loss() -> None:

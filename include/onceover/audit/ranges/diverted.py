@@ -1,0 +1,169 @@
+"""Which records a flow has diverted, by its dead-letter topic's own word.
+
+Invariant: a record that is missing on the target counts as diverted only when the dead-letter topic names
+its partition and offset; that it was diverted is told as unverifiable, never as right. Where nobody can tell
+what the topic names, that is told, and nobody concludes that it names nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from onceover.audit.model import Reason
+from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, settled
+from onceover.audit.records.batches import Unreadable
+from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
+from onceover.audit.records.recordhash import Headers
+from onceover.errors import Retriable
+from onceover.kafka.ports import Cluster
+from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_FLOW: Final = b"onceover.flow"
+_TOPIC: Final = b"onceover.source.topic"
+_PARTITION: Final = b"onceover.source.partition"
+_OFFSET: Final = b"onceover.source.offset"
+# Commit markers reach the topic within milliseconds of the progress; a broker may restart.
+_MARKERS_S: Final = 30.0
+_HIDDEN: Final = "their dead letters are behind an open transaction of the dead-letter topic"
+
+
+class Doubt(NamedTuple):
+    """Why nobody can tell whether a record was diverted: the reason, and what was seen."""
+
+    reason: Reason
+    why: str
+
+
+class DeadLetters(NamedTuple):
+    """What is known of the dead letters of one source partition.
+
+    Args:
+        offsets: source offsets whose records were diverted.
+        hidden: those that a dead letter names which no reader of committed records sees yet.
+        unread: why others may be named where nobody could read; None where all was read.
+    """
+
+    offsets: frozenset[int] = frozenset()
+    hidden: frozenset[int] = frozenset()
+    unread: Doubt | None = None
+
+    def doubt(self, offset: int) -> Doubt | None:
+        """Return why nobody can tell whether a record that is not among ``offsets`` was diverted."""
+        return Doubt(Reason.OPEN_TRANSACTION, _HIDDEN) if offset in self.hidden else self.unread
+
+
+NO_LETTERS: Final = DeadLetters()
+
+
+@dataclass(frozen=True, slots=True)
+class Diverted:
+    """What a flow's dead-letter topic told.
+
+    Args:
+        offsets: source offsets that it names, by source partition.
+        hidden: those that it names behind an open transaction.
+        unread: why not all of it was read.
+    """
+
+    offsets: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    hidden: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    unread: Doubt | None = None
+
+    def of(self, source: TopicPartition) -> DeadLetters:
+        """Return what is known of one source partition's."""
+        nothing: frozenset[int] = frozenset()
+        return DeadLetters(self.offsets.get(source, nothing), self.hidden.get(source, nothing), self.unread)
+
+
+def diverted(target: Cluster, topic: str, flow: str) -> Diverted:
+    """Return what a flow's dead-letter topic names, up to its present end.
+
+    To be asked after the flow's progress was read: what is diverted later is nobody's question. A partition
+    that nobody leads, or tells the end of, takes nothing from the audit but what it may name.
+
+    Raises:
+        Retriable: the target is away.
+    """
+    info = target.retry(lambda: target.topics([topic])).get(topic)
+    if info is None:
+        return Diverted()
+    # The target has answered about the flow: whoever does not is away alone.
+    ends = AskedEnds(target, others_answer=True)
+    logs = {tp: PartitionLog(info.topic_id, *each) for tp, each in log_bounds(ends, {topic: info}).items()}
+    reading = _Reading(target, flow)
+    for tp, each in settled(ends, logs, _MARKERS_S).items():
+        if tp not in ends.away:
+            reading.read(tp, each)
+    reading.doubts += [Doubt(Reason.NO_LEADER, why) for why in ends.away.values()]
+    return Diverted(_frozen(reading.named), _frozen(reading.hidden), next(iter(reading.doubts), None))
+
+
+_Named = dict[TopicPartition, set[int]]
+
+
+def _frozen(named: _Named) -> dict[TopicPartition, frozenset[int]]:
+    return {source: frozenset(offsets) for source, offsets in named.items()}
+
+
+class _Reading:
+    """What was read of a dead-letter topic up to now, and what could not be."""
+
+    def __init__(self, target: Cluster, flow: str) -> None:
+        self._target = target
+        self._flow = flow
+        self.named: _Named = {}
+        self.hidden: _Named = {}
+        self.doubts: list[Doubt] = []
+
+    def read(self, tp: TopicPartition, log_: PartitionLog) -> None:
+        """Note what a partition names."""
+        undecided = max(log_.start, log_.stable)
+        try:
+            self._note(Stretch(tp, log_.topic_id, log_.start, log_.stable), self.named)
+            # Also what was aborted meanwhile: with the next audit that is decided.
+            self._note(Stretch(tp, log_.topic_id, undecided, log_.end, committed=False), self.hidden)
+        except Gone as error:
+            self.doubts.append(Doubt(error.reason, error.message))
+        except Retriable as error:
+            self.doubts.append(Doubt(Reason.NO_LEADER, error.message))
+
+    def _note(self, stretch: Stretch, named: _Named) -> None:
+        with closing(read_batches(self._target, stretch)) as reads:
+            visible = (h for read in reads if not read.aborted for h in _of_batch(stretch, read))
+            for headers in _readable(stretch, visible):
+                place = _place(headers, self._flow)
+                if place is not None:
+                    named.setdefault(place[0], set()).add(place[1])
+
+
+def _of_batch(stretch: Stretch, read: ReadBatch) -> Iterator[Headers]:
+    return _readable(stretch, (rec.headers for rec in read.batch.decode()))
+
+
+def _readable(stretch: Stretch, headers: Iterator[Headers]) -> Iterator[Headers]:
+    """Yield what can be read. That is not the end of the audit: records that only the rest names count as
+    missing, and to readers they are."""
+    try:
+        yield from headers
+    except Unreadable as error:
+        log.warning("dead-letter topic: %s cannot be read: %s", stretch.partition, error)
+
+
+def _place(headers: Sequence[tuple[bytes, bytes | None]], flow: str) -> tuple[TopicPartition, int] | None:
+    """Return where a record came from; None when another flow diverted it, or nobody says.
+
+    The flow's headers follow the record's own, so the last of each name counts.
+    """
+    said = dict(headers)
+    topic, partition, offset = said.get(_TOPIC), said.get(_PARTITION), said.get(_OFFSET)
+    if said.get(_FLOW) != flow.encode() or not topic or not partition or not offset:
+        return None
+    if not (partition.isdigit() and offset.isdigit()):
+        return None
+    return TopicPartition(topic.decode("utf-8", "replace"), int(partition)), int(offset)
