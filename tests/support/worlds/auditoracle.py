@@ -30,7 +30,7 @@ from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from onceover.wiring.audit import AuditRequest, told_of
 from tests.support.fakes.fakelogs import FakeAdmin, FakeLog
-from tests.support.worlds.auditworld import FLOW, LETTERS, SOURCE, Place, World
+from tests.support.worlds.auditworld import FLOW, SOURCE, Place, World
 from tests.support.worlds.contentaudit import InlineWorkers
 
 # So small that a handful of records are several ranges.
@@ -80,7 +80,7 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
         inputs = PlanInputs(
             seen,
             store,
-            diverted(target, LETTERS, FLOW),
+            diverted(target, seen.layout.letters, FLOW),
             from_watermark=since == WATERMARK,
             range_bytes=_RANGE_BYTES,
             handled=world.kind.handled,

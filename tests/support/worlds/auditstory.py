@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onceover.audit.model import Reason
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import audit, check
-from tests.support.worlds.auditworld import EPOCH_MS, FAULTS, KINDS, LETTERS, SOURCE, World
+from tests.support.worlds.auditworld import EPOCH_MS, FAULTS, KINDS, SOURCE, World
 
 
 class Event(NamedTuple):
@@ -80,7 +80,7 @@ def _unled(life: _Life, event: Event) -> None:
 
 def _letters_unled(life: _Life, event: Event) -> None:
     """A broker is away meanwhile that alone holds the dead letters: no audit ends by that."""
-    topic = life.world.target.all_topics[LETTERS]
+    topic = life.world.target.all_topics[next(reversed(life.world.letter_topics))]
     topic.leaders[0] = -1
     check(life.world, audit(life.world, START if event.variant % 2 else WATERMARK))
     topic.leaders.clear()
@@ -109,6 +109,8 @@ EVENTS: Final[dict[str, _Deed]] = {
     **{f"copy and {name}": _fault(name) for name in FAULTS},
     "foreign record": lambda life, e: life.world.foreign(e.partition, e.variant),
     "foreign transaction": lambda life, e: life.world.foreign_transaction(e.partition, e.variant),
+    "letters are renamed": lambda life, e: life.world.rename_letters(),
+    "letters are removed": lambda life, e: life.world.remove_letters(),
     "letters are held up": lambda life, e: life.world.hold_letters(e.variant),
     "leak": lambda life, e: life.world.leak(e.partition),
     "bad record": lambda life, e: life.world.bad(e.partition),

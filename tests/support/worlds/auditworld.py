@@ -118,6 +118,8 @@ class World:
         self.positions = [0, 0]
         self.target_ends = [0, 0]
         self.generation = 1
+        # Each with the newest generation that diverted to it; the last one is today's.
+        self.letter_topics = {LETTERS: 1}
         self.maps: list[MapRecord] = []
         self.stops: dict[str, Any] = {}
         self.watermarks: dict[TopicPartition, Watermark] = {}
@@ -142,8 +144,8 @@ class World:
 
     @property
     def letters(self) -> FakeLog:
-        """The log of the dead-letter topic, which has one partition."""
-        return self.target.all_topics[LETTERS].logs[0]
+        """The log of today's dead-letter topic, which has one partition."""
+        return self.target.all_topics[next(reversed(self.letter_topics))].logs[0]
 
     def state(self) -> FlowState:
         """Return the flow's state as its topic would tell it."""
@@ -159,6 +161,7 @@ class World:
             started_at_ms=1,
             host="box",
             delivery="at_least_once" if self.kind.repeats else "exactly_once",
+            letters=dict(self.letter_topics),
         )
         marks = {names.verified_key(*tp): mark.to_json() for tp, mark in self.watermarks.items()}
         leader = {
@@ -352,11 +355,28 @@ class World:
         end = min(max(begin + records, log.start), log.stable)
         if end > begin and partition not in self.overlooked:
             self.truth.skipped |= {(partition, offset) for offset in range(begin, end)}
-            self.generation += 1
+            self._start_again(next(reversed(self.letter_topics)))
             changed = {**self.enrolment.changed, partition: f"approval-{self.generation}"}
             self.enrolment = replace(self.enrolment, changed=changed)
             self.positions[partition] = end
             self._commit(partition)
+
+    def _start_again(self, letters: str) -> None:
+        """Let a new generation begin, which diverts there."""
+        self.generation += 1
+        self.letter_topics[letters] = self.generation
+
+    def rename_letters(self) -> None:
+        """Let somebody name another dead-letter topic, and start the flow again."""
+        name = f"{LETTERS}-{self.generation}"
+        self.target.all_topics[name] = _topic(100 + next(self._numbers), 1, {})
+        self._start_again(name)
+
+    def remove_letters(self) -> None:
+        """Let somebody delete the oldest dead-letter topic, unless it is today's."""
+        there = [name for name in self.letter_topics if name in self.target.all_topics]
+        for name in there[:-1][:1]:
+            del self.target.all_topics[name]
 
     def overlook(self, partition: int, records: int) -> None:
         """Let a faulty flow go past records without copying them, and without saying so in its map."""

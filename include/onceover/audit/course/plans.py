@@ -10,7 +10,7 @@ from typing import NamedTuple
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
-from onceover.audit.ranges.diverted import Diverted
+from onceover.audit.ranges.diverted import DeadLetters, Diverted
 from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
@@ -27,7 +27,7 @@ class PlanInputs(NamedTuple):
     Args:
         snapshot: what was seen of both sides.
         store: the offset map; None when the flow has none.
-        diverted: what the dead-letter topic tells.
+        diverted: what the dead-letter topics tell.
         from_watermark: go on where earlier audits ended.
         range_bytes: of a range, about.
         handled: the flow has a handler.
@@ -74,7 +74,7 @@ class PlanInputs(NamedTuple):
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
             untimed=seen.untimed,
-            letters=self.diverted.of(seen.source),
+            letters=self._letters(seen),
             log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
         )
 
@@ -110,6 +110,9 @@ class PlanInputs(NamedTuple):
     def _pair(self, seen: PartitionSnapshot, target: TopicPartition) -> StoredPair:
         return StoredPair(self.store, seen.source, target, seen.since)
 
+    def _letters(self, seen: PartitionSnapshot) -> DeadLetters:
+        return self.diverted.of(seen.source, tuple(self._pair(seen, seen.target).records()))
+
     # ---- through a handler
 
     def _handled(self, seen: PartitionSnapshot) -> PairPlan:
@@ -128,7 +131,7 @@ class PlanInputs(NamedTuple):
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
             untimed=seen.untimed,
-            letters=self.diverted.of(seen.source),
+            letters=self._letters(seen),
             spreading=self._task(seen, len(logs)),
             claims=spreading.claims if ranges else (),
         )

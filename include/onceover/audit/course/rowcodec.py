@@ -139,16 +139,15 @@ def task_of(row: Mapping[str, Any]) -> Task:
 
 
 def _letters_row(letters: DeadLetters) -> Row:
-    unread = letters.unread
     return {
         "offsets": sorted(letters.offsets),
         "hidden": sorted(letters.hidden),
-        "unread": None if unread is None else [str(unread.reason), unread.why],
+        "unread": [[str(doubt.reason), doubt.why, doubt.until] for doubt in letters.unread],
     }
 
 
 def _letters_of(row: Mapping[str, Any]) -> DeadLetters:
-    unread = None if row["unread"] is None else Doubt(Reason(row["unread"][0]), row["unread"][1])
+    unread = tuple(Doubt(Reason(reason), why, until) for reason, why, until in row["unread"])
     return DeadLetters(frozenset(row["offsets"]), frozenset(row["hidden"]), unread)
 
 

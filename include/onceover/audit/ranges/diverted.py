@@ -1,8 +1,8 @@
-"""Which records a flow has diverted, by its dead-letter topic's own word.
+"""Which records a flow has diverted, by its dead-letter topics' own word.
 
-Invariant: a record that is missing on the target counts as diverted only when the dead-letter topic names
-its partition and offset; that it was diverted is told as unverifiable, never as right. Where nobody can tell
-what the topic names, that is told, and nobody concludes that it names nothing.
+Invariant: a record that is missing on the target counts as diverted only when a dead-letter topic names its
+partition and offset; that it was diverted is told as unverifiable, never as right. Where nobody can tell
+what a topic names, that is told, and nobody concludes that it names nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from onceover.audit.records.recordhash import Headers
 from onceover.errors import Retriable
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
+from onceover.wire.offsetmap import MapRecord
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +32,20 @@ _OFFSET: Final = b"onceover.source.offset"
 # Commit markers reach the topic within milliseconds of the progress; a broker may restart.
 _MARKERS_S: Final = 30.0
 _HIDDEN: Final = "their dead letters are behind an open transaction of the dead-letter topic"
+_GONE: Final = "the topic {}, to which generation {} and perhaps others have diverted, is gone"
 
 
 class Doubt(NamedTuple):
-    """Why nobody can tell whether a record was diverted: the reason, and what was seen."""
+    """Why nobody can tell whether a record was diverted.
+
+    Args:
+        reason: for people to count; ``why`` is what was seen.
+        until: first source offset that it does not touch; None where it touches all.
+    """
 
     reason: Reason
     why: str
+    until: int | None = None
 
 
 class DeadLetters(NamedTuple):
@@ -46,16 +54,18 @@ class DeadLetters(NamedTuple):
     Args:
         offsets: source offsets whose records were diverted.
         hidden: those that a dead letter names which no reader of committed records sees yet.
-        unread: why others may be named where nobody could read; None where all was read.
+        unread: why others may be named where nobody could read.
     """
 
     offsets: frozenset[int] = frozenset()
     hidden: frozenset[int] = frozenset()
-    unread: Doubt | None = None
+    unread: tuple[Doubt, ...] = ()
 
     def doubt(self, offset: int) -> Doubt | None:
         """Return why nobody can tell whether a record that is not among ``offsets`` was diverted."""
-        return Doubt(Reason.OPEN_TRANSACTION, _HIDDEN) if offset in self.hidden else self.unread
+        if offset in self.hidden:
+            return Doubt(Reason.OPEN_TRANSACTION, _HIDDEN)
+        return next((each for each in self.unread if each.until is None or offset < each.until), None)
 
 
 NO_LETTERS: Final = DeadLetters()
@@ -63,45 +73,65 @@ NO_LETTERS: Final = DeadLetters()
 
 @dataclass(frozen=True, slots=True)
 class Diverted:
-    """What a flow's dead-letter topic told.
+    """What a flow's dead-letter topics told.
 
     Args:
-        offsets: source offsets that it names, by source partition.
-        hidden: those that it names behind an open transaction.
-        unread: why not all of it was read.
+        offsets: source offsets that they name, by source partition.
+        hidden: those that they name behind an open transaction.
+        unread: why not all of them was read.
+        gone: topics that are not there any more, each with the newest generation that diverted to it.
     """
 
     offsets: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     hidden: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    unread: Doubt | None = None
+    unread: tuple[Doubt, ...] = ()
+    gone: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, source: TopicPartition) -> DeadLetters:
-        """Return what is known of one source partition's."""
+    def of(self, source: TopicPartition, copied: Sequence[MapRecord]) -> DeadLetters:
+        """Return what is known of one source partition's.
+
+        Args:
+            copied: what the offset map says of the partition and its counterpart.
+        """
         nothing: frozenset[int] = frozenset()
-        return DeadLetters(self.offsets.get(source, nothing), self.hidden.get(source, nothing), self.unread)
+        gone = (
+            Doubt(Reason.DELETED, _GONE.format(topic, last), _copied_behind(last, copied))
+            for topic, last in self.gone.items()
+        )
+        named, hidden = self.offsets.get(source, nothing), self.hidden.get(source, nothing)
+        return DeadLetters(named, hidden, (*self.unread, *gone))
 
 
-def diverted(target: Cluster, topic: str, flow: str) -> Diverted:
-    """Return what a flow's dead-letter topic names, up to its present end.
+def _copied_behind(generation: int, copied: Sequence[MapRecord]) -> int | None:
+    """Return the first source offset that a newer generation has copied; None without one."""
+    return min((each.source_start for each in copied if each.generation > generation), default=None)
+
+
+def diverted(target: Cluster, topics: Mapping[str, int], flow: str) -> Diverted:
+    """Return what a flow's dead-letter topics name, up to their present ends.
 
     To be asked after the flow's progress was read: what is diverted later is nobody's question. A partition
     that nobody leads, or tells the end of, takes nothing from the audit but what it may name.
 
+    Args:
+        topics: the topics that the flow has diverted to, each with the newest generation that did.
+
     Raises:
         Retriable: the target is away.
+        NeedsOperator: a topic may not be described.
     """
-    info = target.retry(lambda: target.topics([topic])).get(topic)
-    if info is None:
-        return Diverted()
+    infos = target.retry(lambda: target.topics(sorted(topics))) if topics else {}
     # The target has answered about the flow: whoever does not is away alone.
     ends = AskedEnds(target, others_answer=True)
-    logs = {tp: PartitionLog(info.topic_id, *each) for tp, each in log_bounds(ends, {topic: info}).items()}
+    bounds = log_bounds(ends, infos)
+    logs = {tp: PartitionLog(infos[tp.topic].topic_id, *each) for tp, each in bounds.items()}
     reading = _Reading(target, flow)
     for tp, each in settled(ends, logs, _MARKERS_S).items():
         if tp not in ends.away:
             reading.read(tp, each)
     reading.doubts += [Doubt(Reason.NO_LEADER, why) for why in ends.away.values()]
-    return Diverted(_frozen(reading.named), _frozen(reading.hidden), next(iter(reading.doubts), None))
+    gone = {topic: last for topic, last in topics.items() if topic not in infos}
+    return Diverted(_frozen(reading.named), _frozen(reading.hidden), tuple(reading.doubts), gone)
 
 
 _Named = dict[TopicPartition, set[int]]
@@ -112,7 +142,7 @@ def _frozen(named: _Named) -> dict[TopicPartition, frozenset[int]]:
 
 
 class _Reading:
-    """What was read of a dead-letter topic up to now, and what could not be."""
+    """What was read of dead-letter topics up to now, and what could not be."""
 
     def __init__(self, target: Cluster, flow: str) -> None:
         self._target = target

@@ -173,7 +173,7 @@ def test_skipped_and_diverted_records_are_told_and_others_stay() -> None:
 def test_records_that_an_unread_dead_letter_may_name_are_told_though_they_were_proven() -> None:
     """What was right once may be lost now; an excuse that is known goes first."""
     away = Doubt(Reason.NO_LEADER, "letters:0 has no leader")
-    doubts = [MayBeDiverted(DeadLetters(hidden=frozenset({3}), unread=away))]
+    doubts = [MayBeDiverted(DeadLetters(hidden=frozenset({3}), unread=(away,)))]
     excused = Excused([Decided((Hole(4, 5),), ())], proven=(9, 0), doubts=doubts)
     assert list(excused.left(map(lost, range(2, 6)))) == []
     told = [(each.reason, each.offset_from) for each in excused.told]

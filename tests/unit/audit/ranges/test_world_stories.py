@@ -385,6 +385,36 @@ def test_broker_that_holds_the_dead_letters_and_does_not_answer_is_away_alone() 
     assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NO_LEADER"})
 
 
+RENAMED = (*DIVERTED, Event("letters are renamed"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_in_a_topic_of_before_are_what_they_are(kind: str) -> None:
+    """The flow file names another topic since: what was diverted stays where it is."""
+    more = (Event("bad record", 0), Event("produce", 0, 2), Event("copy", 0))
+    for story in (RENAMED, (*RENAMED, *more), (*RENAMED, *more, Event("letters are renamed"))):
+        answer = told(kind, *story, since=START)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_in_a_topic_that_is_gone_are_no_loss(kind: str) -> None:
+    """Nor is it known that they were any: it is named, and no watermark goes past it."""
+    story = (*RENAMED, Event("letters are removed"))
+    for more in ((), (Event("audit"),), (Event("produce", 0, 2), Event("copy", 0))):
+        answer = told(kind, *story, *more)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DELETED"})
+
+
+@pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
+def test_what_was_lost_since_another_dead_letter_topic_is_used_is_lost(kind: str) -> None:
+    """It cannot have been diverted to one that is gone."""
+    story = (*RENAMED, Event("letters are removed"), Event("produce", 0, 4))
+    answer = told(kind, *story, Event("copy and lose", 0, 4))
+    assert [str(each.kind) for each in answer.result.findings] == ["LOST"]
+    assert reasons(answer) == {"DELETED"}
+
+
 @pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
 def test_record_that_no_dead_letter_names_is_lost_whatever_is_open_on_their_topic(kind: str) -> None:
     """What waits behind the transaction is known by name."""
