@@ -127,6 +127,8 @@ class World:
         self.named: set[Place] = set()
         self.forgot = False
         self.overlooked: set[int] = set()
+        self.older_release = False
+        self._begun_ms = 0
         self._sent: set[Place] = set()
         self._twin: Content | None = None
         for partition in range(2):
@@ -239,6 +241,7 @@ class World:
         if log.start > begin or self._hidden(partition):
             return
         visible = [(o, c) for o, c in log.visible() if o >= begin]
+        self._begun_ms = next(self.now_ms)
         taken, end = visible[:records], log.stable
         if len(taken) < len(visible):
             end = taken[-1][0] + 1
@@ -292,14 +295,18 @@ class World:
         return [(out.partition, content) for out in spread(record)]
 
     def _divert(self, partition: int, offset: int, content: Content) -> None:
-        headers = (
+        headers: tuple[tuple[bytes, bytes], ...] = (
             (b"onceover.flow", FLOW.encode()),
             (b"onceover.source.topic", SOURCE.encode()),
+            (b"onceover.source.topic.id", str(self.enrolment.source_id).encode()),
             (b"onceover.source.partition", b"%d" % partition),
             (b"onceover.source.offset", b"%d" % offset),
         )
+        if self.older_release:
+            headers = tuple(each for each in headers if each[0] != b"onceover.source.topic.id")
+        letter = content._replace(headers=(*content.headers, *headers), timestamp_ms=next(self.now_ms))
         producer = -1 if self.kind.repeats else 100 + partition
-        self.letters.append([content._replace(headers=headers)], producer)
+        self.letters.append([letter], producer)
         if producer >= 0:
             self.letters.decide(producer, commit=True)
         self.truth.diverted.add((partition, offset))
@@ -335,8 +342,8 @@ class World:
             lane=0,
             batch=1,
             attempt=0,
-            begin_ms=1,
-            commit_ms=2,
+            begin_ms=self._begun_ms,
+            commit_ms=next(self.now_ms),
         )
 
     def _commit(self, partition: int) -> None:
@@ -448,6 +455,23 @@ class World:
         side.all_topics[name] = _topic(100 + next(self._numbers), len(old.logs), old.config)
         for partition in range(2):
             self.stops[names.stop_key(self.kind.target, partition)] = _stop(self.positions[partition])
+
+    def copy_anew(self) -> None:
+        """Copy both topics, which were made anew, from their beginnings: nobody knows of the old ones."""
+        self.recreate(target=False)
+        self.recreate(target=True)
+        self._start_again(next(reversed(self.letter_topics)))
+        both = {0: self.generation, 1: self.generation}
+        self.enrolment = replace(
+            self.enrolment,
+            source_id=self.source.all_topics[SOURCE].id,
+            target_id=self.target.all_topics[self.kind.target].id,
+            since=both,
+            changed={partition: f"approval-{self.generation}" for partition in both},
+        )
+        self.positions, self.target_ends, self.stops, self.truth = [0, 0], [0, 0], {}, Truth()
+        for partition in both:
+            self._commit(partition)
 
     def damage(self, partition: int, variant: int, *, target: bool) -> None:
         """Damage a batch on a broker's disk: its readers find out, or already the broker does."""

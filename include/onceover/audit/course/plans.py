@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
-from onceover.audit.ranges.diverted import DeadLetters, Diverted
+from onceover.audit.ranges.diverted import CopyBegun, DeadLetters, Diverted
 from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
@@ -19,6 +19,9 @@ from onceover.audit.ranges.tiling import Copied, Hole, StoredPair, borders, hole
 from onceover.model import TopicPartition
 from onceover.positions.store import MapStore
 from onceover.wire.offsetmap import MapRecord
+
+# Between two machines' clocks at most: who enrols a topic is not who diverts its first records.
+_CLOCKS_MS: Final = 60_000
 
 
 class PlanInputs(NamedTuple):
@@ -111,7 +114,9 @@ class PlanInputs(NamedTuple):
         return StoredPair(self.store, seen.source, target, seen.since)
 
     def _letters(self, seen: PartitionSnapshot) -> DeadLetters:
-        return self.diverted.of(seen.source, tuple(self._pair(seen, seen.target).records()))
+        pair = self._pair(seen, seen.target)
+        begun = CopyBegun(seen.enrolled[0], _begun_ms(seen, pair))
+        return self.diverted.of(seen.source, begun, pair.records)
 
     # ---- through a handler
 
@@ -213,6 +218,17 @@ def _sent_from(seen: PartitionSnapshot, pair: StoredPair) -> int:
         return position
     # It may have been sent before an operator told the flow to go past it.
     return min(position, max((each.source_end for each in pair.records()), default=seen.start))
+
+
+def _begun_ms(seen: PartitionSnapshot, pair: StoredPair) -> int:
+    """Return since when the partition is copied between its topics of now, or some time before that.
+
+    Where the copy was begun again the map's first record tells, unless it has expired: 0 is before all.
+    """
+    if not seen.since:
+        return seen.enrolled_ms - _CLOCKS_MS
+    first = next(pair.records(), None)
+    return 0 if first is None or not _reaches_back(seen, pair) else first.begin_ms
 
 
 def _reaches_back(seen: PartitionSnapshot, pair: StoredPair) -> bool:

@@ -1,23 +1,25 @@
 """Which records a flow has diverted, by its dead-letter topics' own word.
 
 Invariant: a record that is missing on the target counts as diverted only when a dead-letter topic names its
-partition and offset; that it was diverted is told as unverifiable, never as right. Where nobody can tell
-what a topic names, that is told, and nobody concludes that it names nothing.
+partition and offset, of the very topic that is copied now; that it was diverted is told as unverifiable,
+never as right. Where nobody can tell what a topic names, that is told, and nobody concludes that it names
+nothing.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
 
 from onceover.audit.model import Reason
 from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, settled
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
-from onceover.audit.records.recordhash import Headers
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.errors import Retriable
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -25,8 +27,11 @@ from onceover.wire.offsetmap import MapRecord
 
 log = logging.getLogger(__name__)
 
+CopiedRecords: TypeAlias = Callable[[], Iterable[MapRecord]]
+
 _FLOW: Final = b"onceover.flow"
 _TOPIC: Final = b"onceover.source.topic"
+_TOPIC_ID: Final = b"onceover.source.topic.id"
 _PARTITION: Final = b"onceover.source.partition"
 _OFFSET: Final = b"onceover.source.offset"
 # Commit markers reach the topic within milliseconds of the progress; a broker may restart.
@@ -46,6 +51,38 @@ class Doubt(NamedTuple):
     reason: Reason
     why: str
     until: int | None = None
+
+
+class CopyBegun(NamedTuple):
+    """Of which topic a partition is copied now, and since when.
+
+    Args:
+        source_id: the topic's id.
+        at_ms: since when; of dead letters that name no topic's id, earlier ones are of another one.
+    """
+
+    source_id: UUID
+    at_ms: int
+
+
+class Letter(NamedTuple):
+    """What a dead letter names.
+
+    Args:
+        offset: of the record on the source.
+        topic_id: of its topic, as it is written; None where an older release has diverted it.
+        at_ms: when it was diverted.
+    """
+
+    offset: int
+    topic_id: bytes | None
+    at_ms: int
+
+    def of(self, copy: CopyBegun) -> bool:
+        """Tell whether it names a record of the topic that is copied now."""
+        if self.topic_id is None:
+            return self.at_ms >= copy.at_ms
+        return self.topic_id == str(copy.source_id).encode()
 
 
 class DeadLetters(NamedTuple):
@@ -76,35 +113,38 @@ class Diverted:
     """What a flow's dead-letter topics told.
 
     Args:
-        offsets: source offsets that they name, by source partition.
-        hidden: those that they name behind an open transaction.
+        named: what they name, by source partition.
+        hidden: what they name behind an open transaction.
         unread: why not all of them was read.
         gone: topics that are not there any more, each with the newest generation that diverted to it.
     """
 
-    offsets: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
-    hidden: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    named: Mapping[TopicPartition, Collection[Letter]] = field(default_factory=dict)
+    hidden: Mapping[TopicPartition, Collection[Letter]] = field(default_factory=dict)
     unread: tuple[Doubt, ...] = ()
     gone: Mapping[str, int] = field(default_factory=dict)
 
-    def of(self, source: TopicPartition, copied: Sequence[MapRecord]) -> DeadLetters:
+    def of(self, source: TopicPartition, copy: CopyBegun, copied: CopiedRecords) -> DeadLetters:
         """Return what is known of one source partition's.
 
         Args:
-            copied: what the offset map says of the partition and its counterpart.
+            copied: yields what the offset map says of the partition and its counterpart; asked only where a
+                topic is gone.
         """
-        nothing: frozenset[int] = frozenset()
+        named, hidden = (
+            frozenset(each.offset for each in letters.get(source, ()) if each.of(copy))
+            for letters in (self.named, self.hidden)
+        )
         gone = (
             Doubt(Reason.DELETED, _GONE.format(topic, last), _copied_behind(last, copied))
             for topic, last in self.gone.items()
         )
-        named, hidden = self.offsets.get(source, nothing), self.hidden.get(source, nothing)
         return DeadLetters(named, hidden, (*self.unread, *gone))
 
 
-def _copied_behind(generation: int, copied: Sequence[MapRecord]) -> int | None:
+def _copied_behind(generation: int, copied: CopiedRecords) -> int | None:
     """Return the first source offset that a newer generation has copied; None without one."""
-    return min((each.source_start for each in copied if each.generation > generation), default=None)
+    return min((each.source_start for each in copied() if each.generation > generation), default=None)
 
 
 def diverted(target: Cluster, topics: Mapping[str, int], flow: str) -> Diverted:
@@ -131,14 +171,10 @@ def diverted(target: Cluster, topics: Mapping[str, int], flow: str) -> Diverted:
             reading.read(tp, each)
     reading.doubts += [Doubt(Reason.NO_LEADER, why) for why in ends.away.values()]
     gone = {topic: last for topic, last in topics.items() if topic not in infos}
-    return Diverted(_frozen(reading.named), _frozen(reading.hidden), tuple(reading.doubts), gone)
+    return Diverted(reading.named, reading.hidden, tuple(reading.doubts), gone)
 
 
-_Named = dict[TopicPartition, set[int]]
-
-
-def _frozen(named: _Named) -> dict[TopicPartition, frozenset[int]]:
-    return {source: frozenset(offsets) for source, offsets in named.items()}
+_Named = dict[TopicPartition, set[Letter]]
 
 
 class _Reading:
@@ -165,35 +201,37 @@ class _Reading:
 
     def _note(self, stretch: Stretch, named: _Named) -> None:
         with closing(read_batches(self._target, stretch)) as reads:
-            visible = (h for read in reads if not read.aborted for h in _of_batch(stretch, read))
-            for headers in _readable(stretch, visible):
-                place = _place(headers, self._flow)
-                if place is not None:
-                    named.setdefault(place[0], set()).add(place[1])
+            visible = (rec for read in reads if not read.aborted for rec in _of_batch(stretch, read))
+            for rec in _readable(stretch, visible):
+                letter = _letter(rec, self._flow)
+                if letter is not None:
+                    named.setdefault(letter[0], set()).add(letter[1])
 
 
-def _of_batch(stretch: Stretch, read: ReadBatch) -> Iterator[Headers]:
-    return _readable(stretch, (rec.headers for rec in read.batch.decode()))
+def _of_batch(stretch: Stretch, read: ReadBatch) -> Iterator[AuditedRecord]:
+    return _readable(stretch, read.batch.decode())
 
 
-def _readable(stretch: Stretch, headers: Iterator[Headers]) -> Iterator[Headers]:
+def _readable(stretch: Stretch, records: Iterator[AuditedRecord]) -> Iterator[AuditedRecord]:
     """Yield what can be read. That is not the end of the audit: records that only the rest names count as
     missing, and to readers they are."""
     try:
-        yield from headers
+        yield from records
     except Unreadable as error:
         log.warning("dead-letter topic: %s cannot be read: %s", stretch.partition, error)
 
 
-def _place(headers: Sequence[tuple[bytes, bytes | None]], flow: str) -> tuple[TopicPartition, int] | None:
-    """Return where a record came from; None when another flow diverted it, or nobody says.
+def _letter(rec: AuditedRecord, flow: str) -> tuple[TopicPartition, Letter] | None:
+    """Return of which partition a record names one; None when another flow diverted it, or nobody says.
 
-    The flow's headers follow the record's own, so the last of each name counts.
+    The flow's headers follow the record's own, which may bear the same names.
     """
-    said = dict(headers)
+    begins = [index for index, (name, _) in enumerate(rec.headers) if name == _FLOW]
+    said = dict(rec.headers[begins[-1] :]) if begins else {}
     topic, partition, offset = said.get(_TOPIC), said.get(_PARTITION), said.get(_OFFSET)
     if said.get(_FLOW) != flow.encode() or not topic or not partition or not offset:
         return None
     if not (partition.isdigit() and offset.isdigit()):
         return None
-    return TopicPartition(topic.decode("utf-8", "replace"), int(partition)), int(offset)
+    source = TopicPartition(topic.decode("utf-8", "replace"), int(partition))
+    return source, Letter(int(offset), said.get(_TOPIC_ID), rec.timestamp_ms)

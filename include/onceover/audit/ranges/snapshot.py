@@ -56,6 +56,7 @@ class PartitionSnapshot:
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
         by_hand: an operator has written its progress: skipped records, or seeded it.
         away: why nobody tells where one of the logs ends; empty where both are known.
+        enrolled_ms: when the topic was taken in; 0 where one of its partitions was begun again since.
     """
 
     source: TopicPartition
@@ -73,6 +74,7 @@ class PartitionSnapshot:
     since: int = 0
     by_hand: bool = False
     away: str = ""
+    enrolled_ms: int = 0
 
     @property
     def is_there(self) -> bool:
@@ -257,6 +259,7 @@ class _Snapshots:
                         enrolment.since.get(source.partition, 0),
                         source.partition in enrolment.changed,
                         self._here.away.get(source) or self._there.away.get(target, ""),
+                        0 if enrolment.since else enrolment.at_ms,
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from onceover.errors import Retriable
@@ -383,6 +385,43 @@ def test_broker_that_holds_the_dead_letters_and_does_not_answer_is_away_alone() 
     answer = audit(world)
     check(world, answer)
     assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NO_LEADER"})
+
+
+@pytest.mark.parametrize("older_release", [False, True], ids=["by id", "by time"])
+@pytest.mark.parametrize("kind", ["record", "at-least-once"])
+def test_dead_letters_of_a_source_topic_that_was_deleted_excuse_nothing(
+    kind: str, *, older_release: bool
+) -> None:
+    """Another topic of the name has another record at that offset; its own dead letters count."""
+    world = World(KINDS[kind])
+    world.older_release = older_release
+    world.produce(0, 4, 0)
+    world.bad(0)
+    world.copy(0, 9)
+    answer = audit(world, START)
+    assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 4)]
+    world.copy_anew()
+    world.produce(0, 7, 0)
+    world.bad(0)
+    world.copy(0, 9)
+    for home in world.truth.homes[0, 4]:
+        world.change(home, None)
+    answer = audit(world, START)
+    assert {(str(e.kind), e.source_offset) for e in answer.result.findings} == {("LOST", 4)}
+    assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 7)]
+
+
+def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_they_are() -> None:
+    """The enrolment's time is the neighbour's then; this partition has had one topic all along."""
+    world = World(KINDS["record"])
+    world.older_release = True
+    world.produce(1, 4, 0)
+    world.bad(1)
+    world.copy(1, 9)
+    later_ms = next(world.now_ms) + 3_600_000
+    world.enrolment = replace(world.enrolment, since={0: 1}, changed={0: "approval"}, at_ms=later_ms)
+    answer = audit(world, START)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
 
 
 RENAMED = (*DIVERTED, Event("letters are renamed"))
