@@ -174,19 +174,23 @@ def _is_full(error: OSError) -> bool:
     return FULL_DISK.search(error.strerror or "") is not None
 
 
-def unusable_path(error: OSError) -> UsageError | NeedsOperator:
-    """Return what the operating system refused about a file or directory as an error of ours.
+def kind_of_refusal(error: OSError) -> type[UsageError] | type[NeedsOperator]:
+    """Return of which kind an error of ours is that says what the operating system refused.
 
     A disk that is full is no bad usage: it may have become so in the middle of what was done.
     """
+    return NeedsOperator if _is_full(error) else UsageError
+
+
+def unusable_path(error: OSError) -> UsageError | NeedsOperator:
+    """Return what the operating system refused about a file or directory as an error of ours."""
     # Who writes to a file that is open is not told which.
     where = error.filename or "a file below ONCEOVER_HOME, or a temporary one,"
-    room = _is_full(error)
-    kind = NeedsOperator if room else UsageError
+    kind = kind_of_refusal(error)
+    first = "make room" if kind is NeedsOperator else "let this user read and write it"
     return kind(
         f"{where} cannot be used: {error.strerror}",
         code=GeneralCode.PATH_UNUSABLE,
         where=str(where),
-        resolve=f"{'make room' if room else 'let this user read and write it'}, or name another one; what "
-        "Onceover itself keeps is below ONCEOVER_HOME",
+        resolve=f"{first}, or name another one; what Onceover itself keeps is below ONCEOVER_HOME",
     )

@@ -85,18 +85,6 @@ def running_job(job: SparkJob, name: str) -> Iterator[ChildProcess]:
         raise end.refusal
 
 
-def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> dict[str, Any]:
-    """Return the document that a Spark job's driver has written.
-
-    Args:
-        job, child, stopped: as for ``job_end``.
-
-    Raises:
-        OnceoverError: as ``job_end`` says.
-    """
-    return job_end(job, child, stopped=stopped).result()
-
-
 def job_end(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> JobEnd:
     """Return how a Spark job has ended: with the document that its driver has written, or with an error.
 
@@ -106,6 +94,7 @@ def job_end(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> Job
 
     Args:
         job: as it was started; its report and what it printed stay, for people.
+        child: its process, which has ended.
         stopped: whether somebody has asked it to end.
     """
     return said_of(_judged(job, child, stopped=stopped), str(job.output))

@@ -301,6 +301,6 @@ class Reviewer:
             handling=self._lane_handler.handling(
                 e.source, e.target_topic.partitions if e.target_topic else 0
             ),
-            dead_letter=self._lane_handler.dead_letter_of(e.source),
+            dead_letter=self._lane_handler.dead_letter_of(e.source, e.enrolled_source_id),
             ceiling=self._ceiling,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from onceover.clock import now_ms
 from onceover.handling.handling import BadRecord
@@ -45,13 +46,14 @@ class DeadLetter:
     Args:
         flow: name of the flow; goes into a header.
         source_alias: likewise.
-        source: the partition.
+        source: the partition; ``source_id`` is its topic's id, which tells it from one made anew.
         target: partition of the dead-letter topic.
     """
 
     flow: str
     source_alias: str
     source: TopicPartition
+    source_id: UUID
     target: TopicPartition
 
     def outgoing(self, bad: Sequence[BadRecord], codec: int, max_batch_bytes: int) -> Iterator[Outgoing]:
@@ -77,6 +79,7 @@ class DeadLetter:
             "onceover.flow": self.flow,
             "onceover.source.cluster": self.source_alias,
             "onceover.source.topic": self.source.topic,
+            "onceover.source.topic.id": str(self.source_id),
             "onceover.source.partition": str(self.source.partition),
             "onceover.source.offset": str(bad.record.offset),
             "onceover.source.timestamp": str(bad.record.timestamp),

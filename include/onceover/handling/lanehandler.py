@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from onceover.handling.deadletter import DeadLetter
 from onceover.handling.handling import Handling
@@ -74,12 +75,12 @@ class LaneHandler:
         """Return a partition's way through the handler."""
         return None if self.use is None else self.use.form(source, target_partitions)
 
-    def dead_letter_of(self, source: TopicPartition) -> DeadLetter | None:
-        """Return where a partition's bad records go."""
+    def dead_letter_of(self, source: TopicPartition, source_id: UUID) -> DeadLetter | None:
+        """Return where the bad records go of a partition of the topic with this id."""
         if self.dead_letter is None:
             return None
         target = TopicPartition(self.dead_letter, source.partition % self._dead_partitions)
-        return DeadLetter(self.flow, self.source_alias, source, target)
+        return DeadLetter(self.flow, self.source_alias, source, source_id, target)
 
     def assigned(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, Stop]:
         """Tell the handler what the lane has lost and gained since the last call.

@@ -41,6 +41,7 @@ from onceover.state.records.layout import (
     launches_with,
     layout_in,
     leaves_unfinished,
+    letters_with,
     restarts_with,
 )
 from onceover.state.records.ownership import FlowId
@@ -58,6 +59,7 @@ class FlowIdentity:
     """What the leader writes into the layout about the flow.
 
     Args:
+        letters: the topic that its lanes divert bad records to; None where they divert none.
         begun_by: which run of a DAG begins this; None where it is none.
         launch: the same for all starts that one command or task makes by itself.
     """
@@ -67,6 +69,7 @@ class FlowIdentity:
     sha256: str
     delivery: str = "exactly_once"
     handled: bool = False
+    letters: str | None = None
     begun_by: str | None = None
     launch: str = field(default_factory=lambda: secrets.token_hex(8))
 
@@ -162,8 +165,9 @@ class Leader:
         previous = self._target.retry(self._read_layout)
         source_id, target_id = self._source.cluster_id(), self._target.cluster_id()
         check_clusters(previous, source_id, target_id)
+        generation = previous.generation + 1 if previous else 1
         wanted = Layout(
-            generation=previous.generation + 1 if previous else 1,
+            generation=generation,
             run=secrets.token_hex(8),
             lanes=self._flow.lanes,
             fence_up_to=fence_bound(previous),
@@ -179,6 +183,7 @@ class Leader:
             fenced_starts=self._fenced_starts(previous),
             restarts=previous.restarts if previous and self._is_mine(previous) else restarts_with(previous),
             handled=ever_handled(previous, handler=self._flow.handled, seized=seized),
+            letters=letters_with(previous, generation, None if seized else self._flow.letters),
             begun_by=self._flow.begun_by,
             launches=launches_with(previous, self._flow.launch),
             follows=follows_with(previous, self._flow.launch),

@@ -16,6 +16,7 @@ from onceover.audit.course.content import Content, Prepared, planned, proven
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Side
+from onceover.audit.ranges.diverted import diverted
 from onceover.audit.ranges.since import since_ms
 from onceover.audit.ranges.snapshot import (
     SETTLE_S,
@@ -26,7 +27,6 @@ from onceover.audit.ranges.snapshot import (
 from onceover.audit.ranges.tiling import RANGE_BYTES
 from onceover.audit.ranges.watermark import write_outcome
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
-from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.audit.report.jsonreport import document, summary
 from onceover.audit.report.payload import with_payload
@@ -39,6 +39,7 @@ from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
+from onceover.state.records.layout import Layout
 from onceover.state.records.verdicts import WATERMARK, AuditAnswer
 from onceover.topics.scope import explain
 from onceover.wiring.flows import open_clusters, rules
@@ -111,19 +112,27 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest)
         return explain(topic, which, is_internal=is_internal).inside
 
     seen = take_snapshot(flow.flow, source, target, request.selection(inside))
-    topic = dead_letter_of(flow.on_bad_record)
     with MapIndex(target, flow.flow, run_dir(flow)) as index:
         target.retry(lambda: index.refresh(settled=True))
         inputs = PlanInputs(
             seen,
             index.store,
-            {} if topic is None else diverted(target, topic, flow.flow),
+            diverted(target, _letters(flow, seen.layout), flow.flow),
             from_watermark=request.since == WATERMARK,
             range_bytes=request.range_bytes,
             handled=flow.handler is not None,
             handler_changed=flow.sha256 != seen.layout.flow_sha256,
         )
         return planned(inputs, request.sample)
+
+
+def _letters(flow: Flow, layout: Layout) -> dict[str, int]:
+    """Return the topics that the flow has diverted to, each with the newest generation that is known to have.
+
+    That of the file, too: a run of an older release has kept none, and one that begins meanwhile uses it.
+    """
+    topic = dead_letter_of(flow.on_bad_record)
+    return {**({} if topic is None else {topic: 0}), **layout.letters}
 
 
 def audit_bookkeeping(flow: Flow, source: Cluster, target: Cluster, content: Content) -> BookkeepingChecks:

@@ -20,7 +20,7 @@ from onceover.mirrormaker.output import MirrorOutput, Round, open_rounds
 from onceover.mirrormaker.records import MirrorSettings
 from onceover.topics.own import StateSettings
 from onceover.wiring.flows import identity, open_clusters, rules
-from onceover.wiring.handlers import dead_letter_specs, lane_handler_of, target_partitions
+from onceover.wiring.handlers import dead_letter_of, dead_letter_specs, lane_handler_of, target_partitions
 from onceover.wiring.watch import FlowWatch
 
 
@@ -64,7 +64,7 @@ def supervisor(
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms, letters)
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
     mirror = mirror_output(watch)
-    me = replace(identity(flow), begun_by=begun_by)
+    me = replace(identity(flow), letters=dead_letter_of(watch.run.on_bad_record), begun_by=begun_by)
     me = me if launch is None else replace(me, launch=launch)
     return Supervisor(me, source, target, scope, state, acls, mirror, home or run_dir(flow))
 

@@ -20,6 +20,7 @@ from onceover.wiring.audit import AuditRequest, keep_verified
 from onceover.wiring.flows import open_clusters
 from tests.support.commands.replicate import START_S, run_cli
 from tests.support.flows.feeds import PARTITIONS, feed
+from tests.support.flows.flows import InlineFlow
 from tests.support.flows.handled import handler_keys
 from tests.support.flows.replica import Replica, alter_config, delete_before
 from tests.support.raw.adversary import Traffic
@@ -234,7 +235,10 @@ def test_what_a_log_cleaner_took_is_counted_and_no_finding(replica: Replica) -> 
 
 
 def test_diverted_and_skipped_records_are_told_apart_from_lost_ones(replica: Replica) -> None:
-    """The dead-letter topic says which records were diverted: they are counted, and nothing is wrong."""
+    """The dead-letter topic says which records were diverted: they are counted, and nothing is wrong.
+
+    So it does when the flow file names it no more.
+    """
     replica.configure(on_bad_record=f"dead_letter:letters-{replica.name}", topics={"sync_configs": False})
     topic = replica.topic()
     replica.target_topic(topic, config={"max.message.bytes": "20000"})
@@ -250,6 +254,16 @@ def test_diverted_and_skipped_records_are_told_apart_from_lost_ones(replica: Rep
     source, target = result.digests
     assert source.same_content(target)
     assert source.records == 4
+
+    replica.configure(on_bad_record="stop")
+    later = InlineFlow(replica.write_flow())
+    for copied in (False, True):
+        if copied:
+            replica.source.plain(topic, 0, replica.source.records(2))
+            later.copy()
+        result = partition(audit(later.watch.flow, AuditRequest(since=START)), topic)
+        assert result.findings == ()
+        assert [(gap.reason, gap.offset_from) for gap in result.unverifiable] == [(Reason.DEAD_LETTER, 2)]
 
 
 def test_watermark_never_goes_back_and_survives_an_audit_that_was_overtaken(replica: Replica) -> None:

@@ -19,6 +19,7 @@ from onceover.errors import UsageError
 from onceover.model import TopicPartition
 from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord
+from onceover.wiring.flows import open_clusters
 from tests.support.brokers.clusters import SharedCluster
 from tests.support.flows.handled import HandledCase, handler_keys, read_all
 from tests.support.flows.replica import Replica
@@ -223,6 +224,9 @@ def test_dead_letter_takes_what_the_handler_fails_on(replica: Replica, form: str
     found = list(replica.target_records(letters).values())
     assert [(s.key, s.value) for s in found] == [(b"k", b"bad")] * 6
     headers = [dict(seen.headers) for seen in found]
+    source, _ = open_clusters(replica.flow.watch.flow)
+    with source:
+        topic_id = str(source.topics([topic])[topic].topic_id)
     names = ("onceover.source.partition", "onceover.source.offset", "onceover.source.timestamp")
     places = sorted(tuple(header[name] or b"" for name in names) for header in headers)
     assert places == [(b"%d" % p, b"%d" % o, b"%d" % (T0_MS + o)) for p in (0, 1) for o in (0, 4, 5)]
@@ -234,6 +238,7 @@ def test_dead_letter_takes_what_the_handler_fails_on(replica: Replica, form: str
         assert header["onceover.flow"] == replica.name.encode()
         assert header["onceover.source.cluster"] == b"east"
         assert header["onceover.source.topic"] == topic.encode()
+        assert header["onceover.source.topic.id"] == topic_id.encode()
     assert not replica.stop_of(topic, 0) and not replica.stop_of(topic, 1)
     kept = [r for r in outcome.receipts if r.target.topic == letters]
     assert sum(r.records for r in kept) == 6 and {r.source.partition for r in kept} == {0, 1}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.sparkjob import job_result, running_job
+from onceover.cli.sparkjob import job_end, running_job
 from onceover.cli.terminal.output import Interrupted
 from onceover.config.flow.load import load_flow
 from onceover.errors import Fatal, NeedsOperator, OnceoverError, Retriable
@@ -130,7 +130,7 @@ def test_end_without_a_report(
     child = ChildProcess.start(job.command(), name="job", log_path=job.output)
     child.wait(10.0)
     with pytest.raises(kind) as caught:
-        job_result(job, child, stopped=stopped)
+        job_end(job, child, stopped=stopped).result()
     assert caught.value.code == name
     if "Unrecognized" in script:
         assert "Unrecognized option" in str(caught.value.seen)
@@ -143,7 +143,7 @@ def test_what_java_says_is_told_and_not_where_in_its_code_it_was(tmp_path: Path)
     child = ChildProcess.start(job.command(), name="job", log_path=job.output)
     child.wait(10.0)
     with pytest.raises(Fatal) as caught:
-        job_result(job, child)
+        job_end(job, child).result()
     assert caught.value.seen == "Exception: Too many open files"
 
 
@@ -198,7 +198,7 @@ def test_a_jvm_that_was_ended_because_somebody_asked_for_it_is_no_failure(
     child = ChildProcess.start(job.command(), name="job", log_path=job.output)
     child.wait(10.0)
     with pytest.raises(kind) as caught:
-        job_result(job, child, stopped=stopped)
+        job_end(job, child, stopped=stopped).result()
     interrupted = kind is Interrupted
     assert (caught.value.exit_code, caught.value.code) == (
         (130, "STOPPED_EARLY") if interrupted else (5, code)
@@ -211,7 +211,7 @@ def test_a_success_that_its_process_does_not_confirm_is_none(tmp_path: Path) -> 
     with running_job(job, "job") as child:
         child.wait(10.0)
     with pytest.raises(Fatal, match="disagree") as caught:
-        job_result(job, child)
+        job_end(job, child).result()
     assert (caught.value.code, caught.value.where) == ("DRIVER_DISAGREES", str(job.output))
 
 
@@ -222,7 +222,7 @@ def test_report_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None
     child = ChildProcess.start(["sh", "-c", "kill -9 $$"], name="job", log_path=newer.output)
     child.wait(10.0)
     with pytest.raises(Retriable):
-        job_result(newer, child)
+        job_end(newer, child).result()
     assert newer.arguments == ["--report", str(newer.report)]
 
 
@@ -237,8 +237,8 @@ def test_two_runs_of_one_flow_at_once_are_told_their_own_endings(tmp_path: Path)
         with over.open("w") as gate:
             gate.write("over\n")
         older.wait(10.0)
-    assert job_result(jobs[1], newer) == {"exit": 0}
+    assert job_end(jobs[1], newer).result() == {"exit": 0}
     with pytest.raises(Fatal) as caught:
-        job_result(jobs[0], older)
+        job_end(jobs[0], older).result()
     assert (caught.value.seen, caught.value.where) == ("words of the older", str(jobs[0].output))
     assert jobs[1].output.read_text() == "words of the newer\n"

@@ -23,14 +23,14 @@ from onceover.audit.course.content import Content, audit_content, planned, prove
 from onceover.audit.course.lastverdict import next_verdicts
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Finding, FindingKind, Row, Side
+from onceover.audit.ranges.diverted import diverted
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
-from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from onceover.wiring.audit import AuditRequest, told_of
 from tests.support.fakes.fakelogs import FakeAdmin, FakeLog
-from tests.support.worlds.auditworld import FLOW, LETTERS, SOURCE, Place, World
+from tests.support.worlds.auditworld import FLOW, SOURCE, Place, World
 from tests.support.worlds.contentaudit import InlineWorkers
 
 # So small that a handful of records are several ranges.
@@ -58,6 +58,7 @@ def _in_memory(world: World) -> Iterator[None]:
         patch("onceover.audit.ranges.logs.Admin", FakeAdmin),
         patch("onceover.audit.ranges.logs._LED_S", 0.0),
         patch("onceover.audit.ranges.snapshot._MARKERS_S", 0.0),
+        patch("onceover.audit.ranges.diverted._MARKERS_S", 0.0),
         patch("onceover.audit.ranges.snapshot.now_ms", lambda: next(world.now_ms)),
         patch("onceover.audit.records.reader._PATIENCE_S", 0.0),
     ):
@@ -79,7 +80,7 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
         inputs = PlanInputs(
             seen,
             store,
-            diverted(target, LETTERS, FLOW),
+            diverted(target, seen.layout.letters, FLOW),
             from_watermark=since == WATERMARK,
             range_bytes=_RANGE_BYTES,
             handled=world.kind.handled,

@@ -78,6 +78,14 @@ def _unled(life: _Life, event: Event) -> None:
     topic.leaders.clear()
 
 
+def _letters_unled(life: _Life, event: Event) -> None:
+    """A broker is away meanwhile that alone holds the dead letters: no audit ends by that."""
+    topic = life.world.target.all_topics[next(reversed(life.world.letter_topics))]
+    topic.leaders[0] = -1
+    check(life.world, audit(life.world, START if event.variant % 2 else WATERMARK))
+    topic.leaders.clear()
+
+
 def _since(life: _Life, event: Event) -> None:
     at = str(EPOCH_MS + event.size * event.variant)
     check(life.world, audit(life.world, at))
@@ -96,10 +104,14 @@ EVENTS: Final[dict[str, _Deed]] = {
     "audit and be killed": _killed,
     "audit since a time": _since,
     "audit without a leader": _unled,
+    "audit without the letters' leader": _letters_unled,
     "two audits at once": _two_at_once,
     **{f"copy and {name}": _fault(name) for name in FAULTS},
     "foreign record": lambda life, e: life.world.foreign(e.partition, e.variant),
     "foreign transaction": lambda life, e: life.world.foreign_transaction(e.partition, e.variant),
+    "letters are renamed": lambda life, e: life.world.rename_letters(),
+    "letters are removed": lambda life, e: life.world.remove_letters(),
+    "letters are held up": lambda life, e: life.world.hold_letters(e.variant),
     "leak": lambda life, e: life.world.leak(e.partition),
     "bad record": lambda life, e: life.world.bad(e.partition),
     "source grows": lambda life, e: life.world.grow(),

@@ -118,6 +118,8 @@ class World:
         self.positions = [0, 0]
         self.target_ends = [0, 0]
         self.generation = 1
+        # Each with the newest generation that diverted to it; the last one is today's.
+        self.letter_topics = {LETTERS: 1}
         self.maps: list[MapRecord] = []
         self.stops: dict[str, Any] = {}
         self.watermarks: dict[TopicPartition, Watermark] = {}
@@ -125,6 +127,8 @@ class World:
         self.named: set[Place] = set()
         self.forgot = False
         self.overlooked: set[int] = set()
+        self.older_release = False
+        self._begun_ms = 0
         self._sent: set[Place] = set()
         self._twin: Content | None = None
         for partition in range(2):
@@ -140,6 +144,11 @@ class World:
         """Return a target partition's log."""
         return self.target.all_topics[self.kind.target].logs[partition]
 
+    @property
+    def letters(self) -> FakeLog:
+        """The log of today's dead-letter topic, which has one partition."""
+        return self.target.all_topics[next(reversed(self.letter_topics))].logs[0]
+
     def state(self) -> FlowState:
         """Return the flow's state as its topic would tell it."""
         layout = Layout(
@@ -154,6 +163,7 @@ class World:
             started_at_ms=1,
             host="box",
             delivery="at_least_once" if self.kind.repeats else "exactly_once",
+            letters=dict(self.letter_topics),
         )
         marks = {names.verified_key(*tp): mark.to_json() for tp, mark in self.watermarks.items()}
         leader = {
@@ -231,6 +241,7 @@ class World:
         if log.start > begin or self._hidden(partition):
             return
         visible = [(o, c) for o, c in log.visible() if o >= begin]
+        self._begun_ms = next(self.now_ms)
         taken, end = visible[:records], log.stable
         if len(taken) < len(visible):
             end = taken[-1][0] + 1
@@ -284,13 +295,20 @@ class World:
         return [(out.partition, content) for out in spread(record)]
 
     def _divert(self, partition: int, offset: int, content: Content) -> None:
-        headers = (
+        headers: tuple[tuple[bytes, bytes], ...] = (
             (b"onceover.flow", FLOW.encode()),
             (b"onceover.source.topic", SOURCE.encode()),
+            (b"onceover.source.topic.id", str(self.enrolment.source_id).encode()),
             (b"onceover.source.partition", b"%d" % partition),
             (b"onceover.source.offset", b"%d" % offset),
         )
-        self.target.all_topics[LETTERS].logs[0].append([content._replace(headers=headers)])
+        if self.older_release:
+            headers = tuple(each for each in headers if each[0] != b"onceover.source.topic.id")
+        letter = content._replace(headers=(*content.headers, *headers), timestamp_ms=next(self.now_ms))
+        producer = -1 if self.kind.repeats else 100 + partition
+        self.letters.append([letter], producer)
+        if producer >= 0:
+            self.letters.decide(producer, commit=True)
         self.truth.diverted.add((partition, offset))
 
     def _note(self, partition: int, span: tuple[int, int], written: list[tuple[int, Place]]) -> None:
@@ -324,8 +342,8 @@ class World:
             lane=0,
             batch=1,
             attempt=0,
-            begin_ms=1,
-            commit_ms=2,
+            begin_ms=self._begun_ms,
+            commit_ms=next(self.now_ms),
         )
 
     def _commit(self, partition: int) -> None:
@@ -344,11 +362,28 @@ class World:
         end = min(max(begin + records, log.start), log.stable)
         if end > begin and partition not in self.overlooked:
             self.truth.skipped |= {(partition, offset) for offset in range(begin, end)}
-            self.generation += 1
+            self._start_again(next(reversed(self.letter_topics)))
             changed = {**self.enrolment.changed, partition: f"approval-{self.generation}"}
             self.enrolment = replace(self.enrolment, changed=changed)
             self.positions[partition] = end
             self._commit(partition)
+
+    def _start_again(self, letters: str) -> None:
+        """Let a new generation begin, which diverts there."""
+        self.generation += 1
+        self.letter_topics[letters] = self.generation
+
+    def rename_letters(self) -> None:
+        """Let somebody name another dead-letter topic, and start the flow again."""
+        name = f"{LETTERS}-{self.generation}"
+        self.target.all_topics[name] = _topic(100 + next(self._numbers), 1, {})
+        self._start_again(name)
+
+    def remove_letters(self) -> None:
+        """Let somebody delete the oldest dead-letter topic, unless it is today's."""
+        there = [name for name in self.letter_topics if name in self.target.all_topics]
+        for name in there[:-1][:1]:
+            del self.target.all_topics[name]
 
     def overlook(self, partition: int, records: int) -> None:
         """Let a faulty flow go past records without copying them, and without saying so in its map."""
@@ -421,6 +456,23 @@ class World:
         for partition in range(2):
             self.stops[names.stop_key(self.kind.target, partition)] = _stop(self.positions[partition])
 
+    def copy_anew(self) -> None:
+        """Copy both topics, which were made anew, from their beginnings: nobody knows of the old ones."""
+        self.recreate(target=False)
+        self.recreate(target=True)
+        self._start_again(next(reversed(self.letter_topics)))
+        both = {0: self.generation, 1: self.generation}
+        self.enrolment = replace(
+            self.enrolment,
+            source_id=self.source.all_topics[SOURCE].id,
+            target_id=self.target.all_topics[self.kind.target].id,
+            since=both,
+            changed={partition: f"approval-{self.generation}" for partition in both},
+        )
+        self.positions, self.target_ends, self.stops, self.truth = [0, 0], [0, 0], {}, Truth()
+        for partition in both:
+            self._commit(partition)
+
     def damage(self, partition: int, variant: int, *, target: bool) -> None:
         """Damage a batch on a broker's disk: its readers find out, or already the broker does."""
         log = self.there(partition) if target else self.here(partition)
@@ -444,6 +496,13 @@ class World:
             log.decide(9, commit=False)
         else:
             log.append([self.content(variant)], 9)
+
+    def hold_letters(self, variant: int) -> None:
+        """Let somebody open a transaction on the dead-letter topic, or end it."""
+        if 9 in self.letters.pending:
+            self.letters.decide(9, commit=variant % 2 == 0)
+        else:
+            self.letters.append([self.content(variant)], 9)
 
     def leak(self, partition: int) -> None:
         """Let a record of an aborted transaction be visible on the target."""

@@ -196,7 +196,7 @@ def test_diverted_records_leave_from_the_piece_they_are_in() -> None:
     """Each record goes to one of both topics, once."""
     copy = partition(A)
     copy.ceiling = TWO
-    copy.dead_letter = DeadLetter("f", "east", A, TopicPartition("dead", 0))
+    copy.dead_letter = DeadLetter("f", "east", A, copy.source_id, TopicPartition("dead", 0))
     copy.obstacle = Obstacle(
         divert={2: RecordProblem("RECORD_REFUSED", "m"), 6: RecordProblem("RECORD_REFUSED", "m")}
     )

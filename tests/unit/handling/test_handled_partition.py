@@ -45,7 +45,7 @@ def handled(
     handler = load_handler(f"tests.unit.handlers.samples:{form}", args, "f.yaml")
     copy = partition(tp)
     copy.handling = handler_use(handler, "f", group_bytes).form(tp, 5)
-    copy.dead_letter = DeadLetter("f", "east", tp, LETTERS) if letters else None
+    copy.dead_letter = DeadLetter("f", "east", tp, copy.source_id, LETTERS) if letters else None
     return copy
 
 
@@ -220,7 +220,7 @@ def test_map_of_very_many_segments_is_cut_into_records_that_fit() -> None:
 def test_divert_without_a_handler_leaves_the_others_of_the_batch(merged: bool) -> None:
     """Also among tiny batches, which are merged only while nothing stands in the way."""
     copy = partition(A)
-    copy.dead_letter = DeadLetter("f", "east", A, LETTERS)
+    copy.dead_letter = DeadLetter("f", "east", A, copy.source_id, LETTERS)
     copy.obstacle = Obstacle(
         divert={2: RecordProblem("RECORD_REFUSED", "why"), 40: RecordProblem("later", "")}
     )
@@ -241,6 +241,7 @@ def test_letter_says_where_it_comes_from_and_why() -> None:
     [record] = decode(letter.header, bytes(letter.batch))
     headers = dict(record.headers)
     assert headers[b"onceover.source.offset"] == b"7" and headers[b"onceover.source.timestamp"] == b"1007"
+    assert headers[b"onceover.source.topic.id"] == str(copy.source_id).encode()
     assert headers[b"onceover.error.code"] == b"HANDLER_FAILED"
     assert record.timestamp > 1_700_000_000_000
     assert topic_spec("letters").partitions == 1

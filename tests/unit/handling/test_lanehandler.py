@@ -33,7 +33,7 @@ def opened(*answers: Each[str, TopicInfo]) -> LaneHandler:
 
 
 def partition(lane_handler: LaneHandler) -> TopicPartition:
-    letter = lane_handler.dead_letter_of(SOURCE)
+    letter = lane_handler.dead_letter_of(SOURCE, UUID(int=7))
     assert letter is not None
     return letter.target
 
@@ -48,7 +48,7 @@ def test_without_a_dead_letter_topic_nobody_is_asked() -> None:
     """Plain flows pay nothing."""
     lane_handler = LaneHandler()
     lane_handler.open(None)  # type: ignore[arg-type]
-    assert lane_handler.dead_letter_of(SOURCE) is None
+    assert lane_handler.dead_letter_of(SOURCE, UUID(int=7)) is None
 
 
 @pytest.mark.parametrize("answer", [GONE, HIDDEN])

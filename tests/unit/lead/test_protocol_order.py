@@ -67,6 +67,15 @@ def test_a_layout_says_which_run_of_a_schedule_has_begun_it(world: World) -> Non
     assert leader(world).start().begun_by is None
 
 
+def test_a_layout_says_where_its_generation_and_those_before_it_have_diverted_to(world: World) -> None:
+    """A change by hand copies nothing, and forgets nothing."""
+    flow = FlowIdentity(FLOW, 2, "0" * 64, letters="letters-2")
+    world.values = {names.LAYOUT: replace(LAYOUT, letters={"letters": 7}).to_json()}
+    clusters = cluster_in(world, "east"), cluster_in(world)
+    assert Leader(flow, *clusters).seize().letters == {"letters": 7}
+    assert Leader(flow, *clusters).start().letters == {"letters": 7, "letters-2": 9}
+
+
 def test_bound_over_an_unready_generation_is_fenced(world: World) -> None:
     """FENCE_WHAT_AN_UNREADY_START_LEFT, through the whole start."""
     world.values = {names.LAYOUT: replace(LAYOUT, lanes=1, fence_up_to=4, ready=False).to_json()}

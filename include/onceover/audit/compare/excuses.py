@@ -16,6 +16,7 @@ import numpy as np
 
 from onceover.audit.compare.align import Alignment
 from onceover.audit.model import Finding, FindingKind, Range, Reason, Unverifiable
+from onceover.audit.ranges.diverted import DeadLetters
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.audit.records.sketch import Ids, Sketch, is_tombstone, key_number, parse_mark
 
@@ -42,6 +43,7 @@ class Excused:
         excuses: asked in this order.
         proven: source and target offset up to which an earlier audit has seen that all is right: what is
             excused before them needs no saying.
+        doubts: asked where no excuse is known, and always told: what was right once may be wrong now.
 
     Attributes:
         told: instead of findings.
@@ -50,6 +52,7 @@ class Excused:
 
     excuses: Sequence[Excuse]
     proven: tuple[int, int] = (0, 0)
+    doubts: Sequence[Excuse] = ()
     told: list[Unverifiable] = field(default_factory=list)
     source: LeftOut = field(default_factory=Counter)
     target: LeftOut = field(default_factory=Counter)
@@ -57,7 +60,8 @@ class Excused:
     def left(self, findings: Iterable[Finding]) -> Iterator[Finding]:
         """Yield the findings that have no excuse."""
         for finding in findings:
-            said = next((s for excuse in self.excuses if (s := excuse(finding)) is not None), None)
+            excuse = _first(self.excuses, finding)
+            said = excuse or _first(self.doubts, finding)
             if said is None:
                 yield finding
                 continue
@@ -65,13 +69,17 @@ class Excused:
                 self.source[finding.source_offset, _content(finding.source_mark)] += 1
             if finding.target_offset is not None and finding.kind in _SURPLUS:
                 self.target[finding.target_offset, _content(finding.target_mark)] += 1
-            if not self._is_proven(finding):
+            if excuse is None or not self._is_proven(finding):
                 self.told.append(said)
 
     def _is_proven(self, finding: Finding) -> bool:
         if finding.target_offset is not None:
             return finding.target_offset < self.proven[1]
         return finding.source_offset is not None and finding.source_offset < self.proven[0]
+
+
+def _first(excuses: Iterable[Excuse], finding: Finding) -> Unverifiable | None:
+    return next((said for excuse in excuses if (said := excuse(finding)) is not None), None)
 
 
 def _content(mark: str | None) -> int:
@@ -124,18 +132,18 @@ class Decided(NamedTuple):
 
     Args:
         holes: that an operator told the flow to go past.
-        dead_letter: source offsets of records that were diverted.
+        diverted: source offsets of records that were diverted.
     """
 
     holes: Sequence[SkippedSpan]
-    dead_letter: Collection[int]
+    diverted: Collection[int]
 
     def __call__(self, finding: Finding) -> Unverifiable | None:
         """Excuse what is missing, and nothing else."""
         at = finding.source_offset
         if finding.kind is not FindingKind.LOST or at is None:
             return None
-        if at in self.dead_letter:
+        if at in self.diverted:
             return _one(Reason.DEAD_LETTER, finding, at, "they are not on the target: they were diverted")
         hole = next((hole for hole in self.holes if hole.start <= at < hole.end), None)
         if hole is None:
@@ -147,13 +155,35 @@ class Decided(NamedTuple):
         return _one(Reason.NOT_IN_MAP, finding, at, why)
 
 
-def told_apart(findings: Iterable[Finding], decided: Decided) -> Iterator[Finding]:
+class MayBeDiverted(NamedTuple):
+    """Records that are missing, and that a dead letter may name which nobody can read.
+
+    Args:
+        letters: what is known of their partition's dead letters.
+    """
+
+    letters: DeadLetters
+
+    def __call__(self, finding: Finding) -> Unverifiable | None:
+        """Excuse what is missing, and nothing else."""
+        at = finding.source_offset
+        if finding.kind is not FindingKind.LOST or at is None:
+            return None
+        doubt = self.letters.doubt(at)
+        if doubt is None:
+            return None
+        why = f"they are not on the target: lost, or diverted, and {doubt.why}"
+        return _one(doubt.reason, finding, at, why)
+
+
+def told_apart(findings: Iterable[Finding], decided: Sequence[Excuse]) -> Iterator[Finding]:
     """Yield findings, a pair by likeness as two where its record on the source was decided against.
 
-    That one was never copied, so what is like it on the target is something else.
+    That one was never copied, so what is like it on the target is something else. So it is where nobody can
+    tell whether it was decided against: what is wrong on the target is wrong either way.
     """
     for finding in findings:
-        if finding.kind is FindingKind.ALTERED and decided(finding.halves()[0]) is not None:
+        if finding.kind is FindingKind.ALTERED and _first(decided, finding.halves()[0]) is not None:
             yield from finding.halves()
         else:
             yield finding

@@ -92,7 +92,10 @@ def _carries(span: Range) -> bool:
 def _excused(task: Task, span: Range, failed: Iterable[HandlerFailed]) -> Iterator[Unverifiable]:
     for each in failed:
         at, where = each.offset, f"the handler fails on offset {each.offset} ({each.message})"
-        if at in task.dead_letter:
-            yield Unverifiable(Reason.DEAD_LETTER, span.source, at, at + 1, 1, f"{where}; it was diverted")
-        else:
-            yield Unverifiable(Reason.HANDLER_FAILED, span.source, at, at + 1, 1, where)
+        doubt = task.letters.doubt(at)
+        reason = Reason.HANDLER_FAILED
+        if at in task.letters.offsets:
+            reason, where = Reason.DEAD_LETTER, f"{where}; it was diverted"
+        elif doubt is not None:
+            reason, where = doubt.reason, f"{where}; whether it was diverted nobody can tell: {doubt.why}"
+        yield Unverifiable(reason, span.source, at, at + 1, 1, where)

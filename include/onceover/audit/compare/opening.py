@@ -18,6 +18,7 @@ from onceover.audit.compare.excuses import (
     Excuse,
     Excused,
     LeftOut,
+    MayBeDiverted,
     Repeats,
     held,
     joined,
@@ -66,12 +67,14 @@ def name_differences(
         (span.source, span.target),
         aborted=sketch(sides.aborted(task, span), timed=timed),
     )
-    decided = Decided(task.holes, task.dead_letter)
-    excuses = list(_excuses(task, span, sides, alignment, decided))
-    excused = Excused(excuses, task.proven)
+    decided = [Decided(task.holes, task.letters.offsets)] if task.holes or task.letters.offsets else []
+    doubts = [MayBeDiverted(task.letters)] if task.letters.hidden or task.letters.unread else []
+    excuses = [*decided, *_excuses(task, span, sides, alignment)]
+    excused = Excused(excuses, task.proven, doubts)
     # Without an excuse to be asked, findings that are not listed need not be made.
-    counts = None if excuses else alignment.counts
-    named = listing(span, excused.left(told_apart(alignment.findings(), decided)), sides.max_findings, counts)
+    counts = None if excuses or doubts else alignment.counts
+    found = told_apart(alignment.findings(), [*decided, *doubts])
+    named = listing(span, excused.left(found), sides.max_findings, counts)
     digests = (
         _digest(pieces.source(), excused.source, span, Side.SOURCE),
         _digest(pieces.target(), excused.target, span, Side.TARGET),
@@ -80,13 +83,9 @@ def name_differences(
     return OpenedStretch(span, digests, named.findings, said, named.unlisted)
 
 
-def _excuses(
-    task: Task, span: Range, sides: Sides, alignment: Alignment, decided: Decided
-) -> Iterator[Excuse]:
+def _excuses(task: Task, span: Range, sides: Sides, alignment: Alignment) -> Iterator[Excuse]:
     if alignment.same:
         return
-    if task.holes or task.dead_letter:
-        yield decided
     if task.cleaned:
         here, there = (_held(task, span, sides, side) for side in Side)
         yield Cleaned(alignment, span, here, there, keyed=span.mode is not Mode.HANDLER)

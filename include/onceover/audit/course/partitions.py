@@ -16,6 +16,7 @@ from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.crossmatch import Sighting, crossmatch, wanted
 from onceover.audit.model import DECIDED, Digest, Finding, Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds
+from onceover.audit.ranges.diverted import NO_LETTERS, DeadLetters
 from onceover.audit.ranges.spreading import TargetStretch
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task, tasks
 from onceover.audit.ranges.tiling import Hole
@@ -45,7 +46,7 @@ class PairPlan:
         complete: False for a sample.
         holes: source offsets that an operator told the flow to go past.
         untimed: the target stamps records itself.
-        dead_letter: source offsets whose records were diverted.
+        letters: what is known of the source partition's dead letters.
         log_start: first offset of the source's log.
         spreading: with a handler, what a task has to know besides; its ranges are left out.
         claims: with a handler, of each range.
@@ -59,7 +60,7 @@ class PairPlan:
     complete: bool = True
     holes: tuple[Hole, ...] = ()
     untimed: bool = False
-    dead_letter: frozenset[int] = frozenset()
+    letters: DeadLetters = NO_LETTERS
     log_start: int = 0
     spreading: Task | None = None
     claims: tuple[tuple[TargetStretch, ...], ...] = ()
@@ -86,7 +87,7 @@ class PairPlan:
             task,
             untimed=self.untimed,
             holes=self.holes,
-            dead_letter=self.dead_letter,
+            letters=self.letters,
             cleaned=self.cleaned,
             repeats=self.repeats,
             lapsed=self.lapsed,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
+from onceover.audit.ranges.diverted import CopyBegun, DeadLetters, Diverted
 from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
@@ -19,6 +20,9 @@ from onceover.model import TopicPartition
 from onceover.positions.store import MapStore
 from onceover.wire.offsetmap import MapRecord
 
+# Between two machines' clocks at most: who enrols a topic is not who diverts its first records.
+_CLOCKS_MS: Final = 60_000
+
 
 class PlanInputs(NamedTuple):
     """What plans are made from.
@@ -26,7 +30,7 @@ class PlanInputs(NamedTuple):
     Args:
         snapshot: what was seen of both sides.
         store: the offset map; None when the flow has none.
-        diverted: source offsets that are in the dead-letter topic, by partition.
+        diverted: what the dead-letter topics tell.
         from_watermark: go on where earlier audits ended.
         range_bytes: of a range, about.
         handled: the flow has a handler.
@@ -35,7 +39,7 @@ class PlanInputs(NamedTuple):
 
     snapshot: AuditSnapshot
     store: MapStore | None
-    diverted: dict[TopicPartition, frozenset[int]]
+    diverted: Diverted
     from_watermark: bool
     range_bytes: int
     handled: bool
@@ -73,7 +77,7 @@ class PlanInputs(NamedTuple):
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
             untimed=seen.untimed,
-            dead_letter=self.diverted.get(seen.source, frozenset()),
+            letters=self._letters(seen),
             log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
         )
 
@@ -109,6 +113,11 @@ class PlanInputs(NamedTuple):
     def _pair(self, seen: PartitionSnapshot, target: TopicPartition) -> StoredPair:
         return StoredPair(self.store, seen.source, target, seen.since)
 
+    def _letters(self, seen: PartitionSnapshot) -> DeadLetters:
+        pair = self._pair(seen, seen.target)
+        begun = CopyBegun(seen.enrolled[0], _begun_ms(seen, pair))
+        return self.diverted.of(seen.source, begun, pair.records)
+
     # ---- through a handler
 
     def _handled(self, seen: PartitionSnapshot) -> PairPlan:
@@ -127,7 +136,7 @@ class PlanInputs(NamedTuple):
             cleaned=_is_compacted(seen),
             repeats=self.snapshot.repeats,
             untimed=seen.untimed,
-            dead_letter=self.diverted.get(seen.source, frozenset()),
+            letters=self._letters(seen),
             spreading=self._task(seen, len(logs)),
             claims=spreading.claims if ranges else (),
         )
@@ -209,6 +218,17 @@ def _sent_from(seen: PartitionSnapshot, pair: StoredPair) -> int:
         return position
     # It may have been sent before an operator told the flow to go past it.
     return min(position, max((each.source_end for each in pair.records()), default=seen.start))
+
+
+def _begun_ms(seen: PartitionSnapshot, pair: StoredPair) -> int:
+    """Return since when the partition is copied between its topics of now, or some time before that.
+
+    Where the copy was begun again the map's first record tells, unless it has expired: 0 is before all.
+    """
+    if not seen.since:
+        return seen.enrolled_ms - _CLOCKS_MS
+    first = next(pair.records(), None)
+    return 0 if first is None or not _reaches_back(seen, pair) else first.begin_ms
 
 
 def _reaches_back(seen: PartitionSnapshot, pair: StoredPair) -> bool:

@@ -25,6 +25,7 @@ from onceover.audit.model import (
     Unlisted,
     Unverifiable,
 )
+from onceover.audit.ranges.diverted import DeadLetters, Doubt
 from onceover.audit.ranges.spreading import TargetStretch
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
 from onceover.audit.ranges.tiling import Hole
@@ -105,7 +106,7 @@ def task_row(task: Task) -> Row:
         "ranges": [each.as_row() for each in task.ranges],
         "untimed": task.untimed,
         "holes": [list(hole) for hole in task.holes],
-        "dead_letter": sorted(task.dead_letter),
+        "letters": _letters_row(task.letters),
         "claims": [[list(claim) for claim in each] for each in task.claims],
         "unclaimed": task.unclaimed,
         "target_partitions": task.target_partitions,
@@ -125,7 +126,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
         tuple(range_of(each) for each in row["ranges"]),
         row["untimed"],
         tuple(Hole(*each) for each in row["holes"]),
-        frozenset(row["dead_letter"]),
+        _letters_of(row["letters"]),
         tuple(tuple(TargetStretch(*claim) for claim in each) for each in row["claims"]),
         row["unclaimed"],
         row["target_partitions"],
@@ -135,6 +136,19 @@ def task_of(row: Mapping[str, Any]) -> Task:
         (row["proven"][0], row["proven"][1]),
         None if row["lapsed"] is None else Reason(row["lapsed"]),
     )
+
+
+def _letters_row(letters: DeadLetters) -> Row:
+    return {
+        "offsets": sorted(letters.offsets),
+        "hidden": sorted(letters.hidden),
+        "unread": [[str(doubt.reason), doubt.why, doubt.until] for doubt in letters.unread],
+    }
+
+
+def _letters_of(row: Mapping[str, Any]) -> DeadLetters:
+    unread = tuple(Doubt(Reason(reason), why, until) for reason, why, until in row["unread"])
+    return DeadLetters(frozenset(row["offsets"]), frozenset(row["hidden"]), unread)
 
 
 def answer_row(answer: First) -> Row:

@@ -6,7 +6,7 @@ Invariant: a partition of which nobody tells where its log ends is named, and ta
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
@@ -50,12 +50,16 @@ class PartitionLog:
 class AskedEnds:
     """Asks one cluster where logs begin and end.
 
+    Args:
+        others_answer: the cluster has answered already, so that silence is some brokers' alone.
+
     Attributes:
         away: partitions that were not answered, each with the reason; they are not asked for again.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, *, others_answer: bool = False) -> None:
         self.cluster = cluster
+        self._others_answer = others_answer
         self.away: dict[TopicPartition, str] = {}
 
     def at(
@@ -77,7 +81,7 @@ class AskedEnds:
             found |= each.found
             wanted = list(each.failed)
             if wanted and deadline.passed:
-                self._leave_out(each.failed, nobody_answers=not found)
+                self._leave_out(each.failed, nobody_answers=not (found or self._others_answer))
                 break
             if wanted:
                 backoff.wait(deadline)
@@ -116,6 +120,26 @@ def partition_logs(ends: AskedEnds, topics: Sequence[str]) -> dict[TopicPartitio
         tp: _log(infos[tp.topic], configs.standing.get(tp.topic, {}), *bounds)
         for tp, bounds in log_bounds(ends, infos).items()
     }
+
+
+def settled(
+    ends: AskedEnds, logs: Mapping[TopicPartition, PartitionLog], wait_s: float
+) -> dict[TopicPartition, PartitionLog]:
+    """Wait a little for transactions that are open; keep the high watermarks of the beginning.
+
+    What a short transaction holds back at the start is decided in a moment; the bound stays.
+    """
+    found = dict(logs)
+    deadline, backoff = Deadline(wait_s), Backoff()
+    while True:
+        waiting = [tp for tp, each in found.items() if each.stable < each.end and tp not in ends.away]
+        if not waiting:
+            return found
+        stable = ends.at(waiting, calls.LATEST)
+        found.update({tp: replace(found[tp], stable=min(at, found[tp].end)) for tp, at in stable.items()})
+        if deadline.passed:
+            return found
+        backoff.wait(deadline)
 
 
 def log_bounds(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs
+from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs, settled
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import Retriable, UsageError
@@ -56,6 +56,7 @@ class PartitionSnapshot:
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
         by_hand: an operator has written its progress: skipped records, or seeded it.
         away: why nobody tells where one of the logs ends; empty where both are known.
+        enrolled_ms: when the topic was taken in; 0 where one of its partitions was begun again since.
     """
 
     source: TopicPartition
@@ -73,6 +74,7 @@ class PartitionSnapshot:
     since: int = 0
     by_hand: bool = False
     away: str = ""
+    enrolled_ms: int = 0
 
     @property
     def is_there(self) -> bool:
@@ -226,7 +228,7 @@ class _Snapshots:
         started_ms = now_ms()
         here = partition_logs(self._here, sorted({e.source for e in self._enrolments}))
         asked = self._asked(here)
-        here = self._settled(here)
+        here = settled(self._here, here, self._selection.settle_s)
         progress = self._reached(layout, here)
         here = self._up_to(here, progress)
         there = self._target_logs(progress)
@@ -257,6 +259,7 @@ class _Snapshots:
                         enrolment.since.get(source.partition, 0),
                         source.partition in enrolment.changed,
                         self._here.away.get(source) or self._there.away.get(target, ""),
+                        0 if enrolment.since else enrolment.at_ms,
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
@@ -266,24 +269,6 @@ class _Snapshots:
         )
 
     # ---- the source
-
-    def _settled(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
-        """Wait a little for transactions that are open; keep the high watermark of the beginning.
-
-        What a short transaction holds back at the start is decided in a moment; the bound stays.
-        """
-        found = dict(logs)
-        deadline, backoff = Deadline(self._selection.settle_s), Backoff()
-        while True:
-            waiting = [
-                tp for tp, each in found.items() if each.stable < each.end and tp not in self._here.away
-            ]
-            if not waiting:
-                return found
-            found.update(self._stable_now({tp: found[tp] for tp in waiting}))
-            if deadline.passed:
-                return found
-            backoff.pause(deadline, Retriable("a transaction is open on the source"))
 
     def _up_to(
         self, logs: Mapping[TopicPartition, PartitionLog], progress: Mapping[TopicPartition, CommittedOffset]
@@ -298,10 +283,6 @@ class _Snapshots:
         moved = {tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end)) for tp, at in now.items()}
         # Whatever is there behind the position came later than the audit began.
         return {**logs, **{tp: _until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
-
-    def _stable_now(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
-        stable = self._here.at(logs, calls.LATEST)
-        return {tp: replace(logs[tp], stable=min(at, logs[tp].end)) for tp, at in stable.items()}
 
     def _asked(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
         if self._selection.since_ms is None:

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from onceover.audit.model import Digest, Finding, Range, Reason, Unlisted, Unverifiable
+from onceover.audit.ranges.diverted import NO_LETTERS, DeadLetters
 from onceover.audit.ranges.spreading import TargetStretch
 from onceover.audit.ranges.tiling import Hole
 
@@ -28,7 +29,7 @@ class Task:
         ranges: in order, each beginning where the one before ends.
         untimed: the target stamps records itself, so that timestamps cannot be compared.
         holes: source offsets that an operator told the flow to go past.
-        dead_letter: source offsets whose records were diverted.
+        letters: what is known of the source partition's dead letters.
         claims: with a handler, of each range: target offsets that belong to it.
         unclaimed: with a handler: what is not claimed is read instead.
         target_partitions: with a handler: of the target topic.
@@ -44,7 +45,7 @@ class Task:
     ranges: tuple[Range, ...]
     untimed: bool = False
     holes: tuple[Hole, ...] = ()
-    dead_letter: frozenset[int] = frozenset()
+    letters: DeadLetters = NO_LETTERS
     claims: tuple[tuple[TargetStretch, ...], ...] = ()
     unclaimed: bool = False
     target_partitions: int = 0

@@ -15,7 +15,7 @@ from onceover.errors import Fatal
 
 _API_KEY: Final = 1
 _VERSION: Final = 13
-_READ_COMMITTED: Final = 1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _NONE: Final = -1
 _UVARINT_BITS: Final = 35
 
@@ -57,16 +57,27 @@ class Fetched(NamedTuple):
 
 
 def encode_fetch(
-    wanted: Wanted, *, correlation_id: int, client_id: str, max_bytes: int, max_wait_ms: int
+    wanted: Wanted,
+    *,
+    correlation_id: int,
+    client_id: str,
+    max_bytes: int,
+    max_wait_ms: int,
+    committed: bool = True,
 ) -> bytes:
-    """Return the frame of a read_committed Fetch of one partition, its length in front."""
+    """Return the frame of a Fetch of one partition, its length in front.
+
+    Args:
+        committed: only what a reader of committed records sees; otherwise all up to the high watermark.
+    """
     name = client_id.encode()
+    isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
     body = b"".join(
         (
             _HEADER.pack(_API_KEY, _VERSION, correlation_id, len(name)),
             name,
             b"\0",  # tagged fields of the header
-            _BEGIN.pack(_NONE, max_wait_ms, 1, max_bytes, _READ_COMMITTED, 0, _NONE),
+            _BEGIN.pack(_NONE, max_wait_ms, 1, max_bytes, isolation, 0, _NONE),
             b"\2",  # one topic: compact arrays count from 1
             wanted.topic_id.bytes,
             b"\2",

@@ -56,13 +56,18 @@ class ReadBatch(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """What is read: ``[start, end)`` of a partition of the topic with this id; ``markers`` if they count."""
+    """What is read: ``[start, end)`` of a partition of the topic with this id.
+
+    ``markers``: they count, too. ``committed``: False for whoever wants to see what is not decided yet; of
+    that, nobody says what was aborted.
+    """
 
     partition: TopicPartition
     topic_id: UUID
     start: int
     end: int
     markers: bool = False
+    committed: bool = True
 
 
 def read_batches(
@@ -182,6 +187,7 @@ class _Pump:
             client_id=connection.client_id,
             max_bytes=self._fetch_bytes,
             max_wait_ms=_WAIT_MS,
+            committed=stretch.committed,
         )
         most = self._fetch_bytes + LARGEST_BATCH_BYTES
         connection.send_frame([frame], correlation_id, decode_fetch, max_answer_bytes=most)

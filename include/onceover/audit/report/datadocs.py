@@ -18,7 +18,7 @@ from onceover.audit.codes import AuditCode
 from onceover.audit.report.htmlpage import put, render
 from onceover.audit.report.jsonreport import summary
 from onceover.audit.report.parts import SUITE_NAMES, sides_of
-from onceover.errors import UsageError
+from onceover.audit.report.unwritten import unwritten
 from onceover.state.records.verdicts import Verdict
 
 FOLDER: Final = "data_docs"
@@ -49,6 +49,7 @@ def write(told: Mapping[str, Any], home: Path) -> Path:
 
     Raises:
         UsageError: a page cannot be written.
+        NeedsOperator: there is no room for it.
     """
     folder = home / FOLDER
     has_report = (home / _REPORT).is_file()
@@ -59,13 +60,7 @@ def write(told: Mapping[str, Any], home: Path) -> Path:
         for name, text in pages.items():
             put(text, folder / name)
     except OSError as error:
-        raise UsageError(
-            f"the audit's Data Docs cannot be written: {error.strerror}",
-            code=AuditCode.DATA_DOCS,
-            where=str(folder),
-            expected="a directory that this user may write, with room",
-            resolve="set ONCEOVER_HOME to such a directory; the verdict stands either way",
-        ) from error
+        raise unwritten(AuditCode.DATA_DOCS, "Data Docs", folder, told, error) from error
     return folder / INDEX
 
 

@@ -16,7 +16,7 @@ from onceover.audit.report.htmlpage import drawn, put, render
 from onceover.audit.report.jsonreport import summary
 from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.audit.report.plots import ages_svg, commits_svg, records_svg
-from onceover.errors import UsageError
+from onceover.audit.report.unwritten import unwritten
 from onceover.state.records.verdicts import Verdict
 
 _DAY_MS: Final = 86_400_000
@@ -38,17 +38,12 @@ def write(told: Mapping[str, Any], path: Path) -> None:
 
     Raises:
         UsageError: the file cannot be written.
+        NeedsOperator: there is no room for it.
     """
     try:
         put(page(told), path)
     except OSError as error:
-        raise UsageError(
-            f"the audit's report cannot be written: {error.strerror}",
-            code=AuditCode.REPORT,
-            where=str(path),
-            expected="a file in a directory that this user may write, with room",
-            resolve="give another path with --report, or set ONCEOVER_HOME; the verdict stands either way",
-        ) from error
+        raise unwritten(AuditCode.REPORT, "report", path, told, error) from error
 
 
 def page(told: Mapping[str, Any]) -> str:

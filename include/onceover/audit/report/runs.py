@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.audit.codes import AuditCode
+from onceover.audit.report.unwritten import unwritten
 from onceover.clock import stamp
 
 # What is below the first is served to everybody who is logged in to Airflow, as drills' reports are.
@@ -69,9 +71,14 @@ def keep_answer(made: Path, told: Mapping[str, Any]) -> None:
     """Write beside an audit's report what the next audits say of it.
 
     Raises:
-        OSError: it cannot be written.
+        UsageError: it cannot be written.
+        NeedsOperator: there is no room for it.
     """
-    (made / _ANSWER).write_text(json.dumps({name: told[name] for name in _ANSWERED}), encoding="utf-8")
+    path = made / _ANSWER
+    try:
+        path.write_text(json.dumps({name: told[name] for name in _ANSWERED}), encoding="utf-8")
+    except OSError as error:
+        raise unwritten(AuditCode.REPORT, "answer for later reports", path, told, error) from error
 
 
 def earlier_audits(made: Path, html: Path) -> list[dict[str, Any]]:

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from onceover.audit.codes import AuditCode
 from onceover.audit.report.runs import is_served
-from onceover.cli.sparkjob import job_result, running_job
+from onceover.cli.sparkjob import JobEnd, job_end, running_job
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow, run_dir
 from onceover.config.home import onceover_home
-from onceover.errors import UsageError
+from onceover.errors import OnceoverError, UsageError
 from onceover.process.children import ChildProcess
 from onceover.shown import lined
 from onceover.spark.auditing.auditprogress import AuditProgress, last_told
@@ -51,12 +51,18 @@ def run(args: argparse.Namespace) -> CommandResult:
         progress=own_report(logs / "audit.progress") if show else None,
     )
     progress = _Progress(flow.flow, options.progress)
-    document = _execute(audit_job(flow, options, master=args.master).with_own_files(), progress)
-    return CommandResult(document, _text(document), document["exit"])
+    end = _execute(audit_job(flow, options, master=args.master).with_own_files(), progress)
+    # A page that could not be written takes nothing from the answer; any other error was there before one.
+    document = end.document if end.error is not None and end.error.code in {*AuditCode} else end.result()
+    return CommandResult(document, _text(document, end.error), document["exit"])
 
 
-def _text(document: Mapping[str, Any]) -> str:
-    """Return the answer for people: where it went wrong first, and what to do."""
+def _text(document: Mapping[str, Any], refused: OnceoverError | None) -> str:
+    """Return the answer for people: where it went wrong first, and what to do.
+
+    Args:
+        refused: why a page was not written.
+    """
     # Only here: the plots of the report take longer to load than most commands take to run.
     from onceover.audit.report.jsonreport import summary
     from onceover.audit.report.nextsteps import first_wrong
@@ -65,7 +71,10 @@ def _text(document: Mapping[str, Any]) -> str:
     lines = [f"{document['verdict']}: {summary(document)}"]
     lines += [] if first is None else [f"  first   {first}"]
     lines += [f"  do      {step}" for step in document["next_steps"]]
-    return lined([*lines, f"  report  {document['report']}"])
+    if document["report"] is not None:
+        lines.append(f"  report  {document['report']}")
+    lines += [] if refused is None else [f"  error   {refused.message}: {refused.resolve}"]
+    return lined(lines)
 
 
 def _check_report(path: Path | None, *, show_payload: bool) -> None:
@@ -126,7 +135,7 @@ class _Progress:
                 left.unlink(missing_ok=True)
 
 
-def _execute(job: SparkJob, progress: _Progress) -> dict[str, Any]:
+def _execute(job: SparkJob, progress: _Progress) -> JobEnd:
     # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -134,7 +143,7 @@ def _execute(job: SparkJob, progress: _Progress) -> dict[str, Any]:
             _show_until_end(child, progress)
     finally:
         signal.signal(signal.SIGTERM, previous)
-    return job_result(job, child)
+    return job_end(job, child)
 
 
 def _show_until_end(child: ChildProcess, progress: _Progress) -> None:

@@ -10,7 +10,7 @@ import argparse
 import json
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.audit.report.runs import earlier_audits, keep_answer, run_folder, runs_folder
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow, run_dir
-from onceover.errors import OnceoverError, unexpected
+from onceover.errors import OnceoverError, is_of_a_path, unexpected, unusable_path
 from onceover.exitstatus import VIOLATED
 from onceover.logs import configure
 from onceover.private import privately
@@ -177,12 +177,37 @@ class Audit:
         for said in (first_wrong(document), *document["next_steps"]):
             if said is not None:
                 log.warning("%s", said)
+        return self.published({**document, "reading": workers.reading}, quality.exit_code)
+
+    def published(self, document: dict[str, Any], exit_code: int) -> tuple[dict[str, Any], int]:
+        """Write the pages, each whatever becomes of the others; return the document and the exit code.
+
+        The document says where they are, None for those that could not be written. Then it says why, too,
+        beside its verdict, and the exit code is that error's.
+
+        Args:
+            document: the audit's answer, which is kept by now; ``exit_code`` is its verdict's.
+        """
+        pages: dict[str, str | None] = {"report": None, "data_docs": None}
+        refused: OnceoverError | None = None
+        for name, write in (("report", self._report), ("data_docs", self._data_docs)):
+            try:
+                pages[name] = str(write(document))
+            except OnceoverError as error:
+                log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
+                refused = refused or error
+        log.info("report: %s; Data Docs: %s", *pages.values())
+        if refused is None:
+            return {**document, **pages}, exit_code
+        return {**document, **pages, "error": refused.as_dict()}, refused.exit_code
+
+    def _report(self, document: Mapping[str, Any]) -> Path:
         report.write(document, self._html)
         keep_answer(self._home, document)
-        docs = datadocs.write(document, self._home)
-        log.info("Data Docs: %s", docs)
-        more = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
-        return {**document, **more}, quality.exit_code
+        return self._html
+
+    def _data_docs(self, document: Mapping[str, Any]) -> Path:
+        return datadocs.write(document, self._home)
 
     def _about(self, snapshot: AuditSnapshot) -> dict[str, Any]:
         """Return what was audited, as which, and by whom: the evidence has to say of what it is."""
@@ -249,7 +274,7 @@ def main(argv: Sequence[str], opening: Opening) -> int:
         document["error"] = error.as_dict()
     except Exception as error:
         log.exception("the audit failed")
-        foreign = unexpected(error)
+        foreign = unusable_path(error) if is_of_a_path(error) else unexpected(error)
         exit_code = foreign.exit_code
         document["error"] = foreign.as_dict()
     document.update(onceover=1, command="audit", ok=exit_code == 0, exit=exit_code)

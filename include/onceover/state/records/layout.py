@@ -8,7 +8,7 @@ that never became ready.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
@@ -51,6 +51,8 @@ class Layout:
         ended_passes: what it failed with passes by itself, such as a process that was killed.
         handled: whether this generation, or one before it, has copied through a handler; None where an older
             release began the flow, and has not kept that.
+        letters: the topics that this generation, or one before it, has diverted bad records to, each with the
+            newest generation that did; without those of runs of an older release.
         begun_by: which run of a DAG has begun it, so that its next try knows it for its own; None where it
             was none.
         launches: what tells the commands and tasks apart that have led the flow last, the newest first. Each
@@ -79,6 +81,7 @@ class Layout:
     ended_error: str | None = None
     ended_passes: bool = False
     handled: bool | None = None
+    letters: Mapping[str, int] = field(default_factory=dict)
     begun_by: str | None = None
     launches: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
@@ -193,6 +196,16 @@ def ever_handled(previous: Layout | None, *, handler: bool, seized: bool) -> boo
     if handler and not seized:
         return True
     return False if previous is None else previous.handled
+
+
+def letters_with(previous: Layout | None, generation: int, topic: str | None) -> dict[str, int]:
+    """Return ``letters`` of the generation behind ``previous``.
+
+    Args:
+        topic: the one that it diverts to; None where it stops at bad records, or copies nothing.
+    """
+    known = {} if previous is None else dict(previous.letters)
+    return known if topic is None else {**known, topic: generation}
 
 
 def leaves_unfinished(previous: Layout | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -10,8 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.audit.compare.align import align
-from onceover.audit.compare.excuses import Cleaned, Decided, Excuse, Excused, Repeats, held, joined
+from onceover.audit.compare.excuses import (
+    Cleaned,
+    Decided,
+    Excuse,
+    Excused,
+    MayBeDiverted,
+    Repeats,
+    held,
+    joined,
+    told_apart,
+)
 from onceover.audit.model import Finding, FindingKind, Mode, Range, Reason, Unverifiable
+from onceover.audit.ranges.diverted import DeadLetters, Doubt
 from onceover.audit.ranges.tiling import Hole
 from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import sketch
@@ -156,6 +168,27 @@ def test_skipped_and_diverted_records_are_told_and_others_stay() -> None:
     told = [(each.reason, each.offset_from, each.offset_to, each.offsets) for each in joined(found.told)]
     assert told == [(Reason.DEAD_LETTER, 8, 9, 1), (Reason.SKIPPED, 3, 6, 3)]
     assert sum(found.source.values()) == 4
+
+
+def test_records_that_an_unread_dead_letter_may_name_are_told_though_they_were_proven() -> None:
+    """What was right once may be lost now; an excuse that is known goes first."""
+    away = Doubt(Reason.NO_LEADER, "letters:0 has no leader")
+    doubts = [MayBeDiverted(DeadLetters(hidden=frozenset({3}), unread=(away,)))]
+    excused = Excused([Decided((Hole(4, 5),), ())], proven=(9, 0), doubts=doubts)
+    assert list(excused.left(map(lost, range(2, 6)))) == []
+    told = [(each.reason, each.offset_from) for each in excused.told]
+    assert told == [(Reason.NO_LEADER, 2), (Reason.OPEN_TRANSACTION, 3), (Reason.NO_LEADER, 5)]
+    assert away.why in excused.told[0].message
+    assert MayBeDiverted(DeadLetters())(lost(2)) is None
+
+
+def test_pair_by_likeness_is_two_where_its_record_may_have_been_diverted() -> None:
+    """What is like it on the target is wrong either way."""
+    altered = Finding(FindingKind.ALTERED, TP, 3, TP, 7, "key,value")
+    doubt = MayBeDiverted(DeadLetters(hidden=frozenset({3})))
+    halves = told_apart([altered, replace(altered, source_offset=4)], [doubt])
+    kinds = [(each.kind, each.source_offset) for each in halves]
+    assert kinds == [(FindingKind.LOST, 3), (FindingKind.PHANTOM, None), (FindingKind.ALTERED, 4)]
 
 
 def test_repeats_of_at_least_once_are_told_and_surplus_records_stay() -> None:

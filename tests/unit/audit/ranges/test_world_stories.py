@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from onceover.errors import Retriable
+from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import Answer, audit, check, keep
 from tests.support.worlds.auditstory import EVENTS, Event, live
-from tests.support.worlds.auditworld import EPOCH_MS, KINDS, SOURCE, World
+from tests.support.worlds.auditworld import EPOCH_MS, KINDS, LETTERS, SOURCE, World
 
 # With the compiled code, and in soak without it.
 pytestmark = pytest.mark.usefixtures("either_way")
@@ -342,6 +346,133 @@ def test_what_was_diverted_or_skipped_is_told_once(kind: str) -> None:
         assert answer.verdict is Verdict.UNVERIFIABLE
         assert reasons(answer) == {reason}
         assert told(kind, *story, Event("audit")).verdict is Verdict.PASS
+
+
+DIVERTED = (*WRITTEN, Event("bad record", 0), Event("produce", 0, 2), Event("copy", 0))
+HELD_UP = (Event("letters are held up"), *DIVERTED)
+
+
+@pytest.mark.parametrize("ends", [0, 1], ids=["committed", "aborted"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letter_behind_an_open_transaction_is_no_loss(kind: str, ends: int) -> None:
+    """No reader of committed records sees it until somebody else's transaction is over; then it is one."""
+    for since in (WATERMARK, START):
+        answer = told(kind, *HELD_UP, since=since)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"OPEN_TRANSACTION"})
+        later = (Event("audit"), Event("letters are held up", 0, 1, ends))
+        answer = told(kind, *HELD_UP, *later, since=since)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_that_nobody_leads_are_an_answer(kind: str) -> None:
+    """Whatever is missing may be one of them: it is named, and no watermark goes past it."""
+    world = live(kind, DIVERTED, audits=())
+    world.target.all_topics[LETTERS].leaders[0] = -1
+    answer = audit(world)
+    check(world, answer)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NO_LEADER"})
+    world.target.all_topics[LETTERS].leaders.clear()
+    answer = audit(world)
+    check(world, answer)
+    assert reasons(answer) == {"DEAD_LETTER"}
+
+
+def test_broker_that_holds_the_dead_letters_and_does_not_answer_is_away_alone() -> None:
+    """The others have told all about the copies."""
+    world = live("record", DIVERTED, audits=())
+    world.target.away[TopicPartition(LETTERS, 0)] = Retriable("broker 7 does not answer")
+    answer = audit(world)
+    check(world, answer)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NO_LEADER"})
+
+
+@pytest.mark.parametrize("older_release", [False, True], ids=["by id", "by time"])
+@pytest.mark.parametrize("kind", ["record", "at-least-once"])
+def test_dead_letters_of_a_source_topic_that_was_deleted_excuse_nothing(
+    kind: str, *, older_release: bool
+) -> None:
+    """Another topic of the name has another record at that offset; its own dead letters count."""
+    world = World(KINDS[kind])
+    world.older_release = older_release
+    world.produce(0, 4, 0)
+    world.bad(0)
+    world.copy(0, 9)
+    answer = audit(world, START)
+    assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 4)]
+    world.copy_anew()
+    world.produce(0, 7, 0)
+    world.bad(0)
+    world.copy(0, 9)
+    for home in world.truth.homes[0, 4]:
+        world.change(home, None)
+    answer = audit(world, START)
+    assert {(str(e.kind), e.source_offset) for e in answer.result.findings} == {("LOST", 4)}
+    assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 7)]
+
+
+def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_they_are() -> None:
+    """The enrolment's time is the neighbour's then; this partition has had one topic all along."""
+    world = World(KINDS["record"])
+    world.older_release = True
+    world.produce(1, 4, 0)
+    world.bad(1)
+    world.copy(1, 9)
+    later_ms = next(world.now_ms) + 3_600_000
+    world.enrolment = replace(world.enrolment, since={0: 1}, changed={0: "approval"}, at_ms=later_ms)
+    answer = audit(world, START)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+
+
+RENAMED = (*DIVERTED, Event("letters are renamed"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_in_a_topic_of_before_are_what_they_are(kind: str) -> None:
+    """The flow file names another topic since: what was diverted stays where it is."""
+    more = (Event("bad record", 0), Event("produce", 0, 2), Event("copy", 0))
+    for story in (RENAMED, (*RENAMED, *more), (*RENAMED, *more, Event("letters are renamed"))):
+        answer = told(kind, *story, since=START)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_in_a_topic_that_is_gone_are_no_loss(kind: str) -> None:
+    """Nor is it known that they were any: it is named, and no watermark goes past it."""
+    story = (*RENAMED, Event("letters are removed"))
+    for more in ((), (Event("audit"),), (Event("produce", 0, 2), Event("copy", 0))):
+        answer = told(kind, *story, *more)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DELETED"})
+
+
+@pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
+def test_what_was_lost_since_another_dead_letter_topic_is_used_is_lost(kind: str) -> None:
+    """It cannot have been diverted to one that is gone."""
+    story = (*RENAMED, Event("letters are removed"), Event("produce", 0, 4))
+    answer = told(kind, *story, Event("copy and lose", 0, 4))
+    assert [str(each.kind) for each in answer.result.findings] == ["LOST"]
+    assert reasons(answer) == {"DELETED"}
+
+
+@pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
+def test_record_that_no_dead_letter_names_is_lost_whatever_is_open_on_their_topic(kind: str) -> None:
+    """What waits behind the transaction is known by name."""
+    answer = told(kind, *HELD_UP, Event("produce", 0, 4), Event("copy and lose", 0, 4))
+    assert answer.verdict is Verdict.FAIL
+    assert [str(each.kind) for each in answer.result.findings] == ["LOST"]
+    assert reasons(answer) == {"OPEN_TRANSACTION"}
+
+
+def test_loss_of_what_was_proven_is_told_while_nobody_leads_the_dead_letters() -> None:
+    """It was right once: that excuses nothing that is missing now."""
+    world = live("record", (*WRITTEN, Event("audit")), audits=())
+    world.change((0, 0), None)
+    world.truth.lost.add((0, 0))
+    world.target.all_topics[LETTERS].leaders[0] = -1
+    answer = audit(world, START)
+    assert not answer.result.findings and reasons(answer) == {"NO_LEADER"}
+    world.target.all_topics[LETTERS].leaders.clear()
+    assert [str(each.kind) for each in audit(world, START).result.findings] == ["LOST"]
 
 
 def test_map_that_has_forgotten_a_skip_is_no_loss() -> None:

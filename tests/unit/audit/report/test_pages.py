@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -16,10 +18,11 @@ from onceover.audit.checks.result import Area, AuditResult
 from onceover.audit.checks.suites import NOT_EVALUATED, RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.model import Finding, FindingKind, Reason
-from onceover.audit.report import jsonreport
+from onceover.audit.report import datadocs, jsonreport
 from onceover.audit.report import pages as report
 from onceover.audit.report.nextsteps import first_wrong, next_steps
-from onceover.errors import UsageError
+from onceover.audit.report.runs import keep_answer
+from onceover.errors import NeedsOperator, UsageError
 from onceover.state.records.verdicts import Verdict
 from tests.support.worlds import audits
 
@@ -272,6 +275,27 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="report cannot be written") as caught:
         report.write(told(), tmp_path / "file" / "report.html")
     assert caught.value.code == "REPORT"
+
+
+def test_full_disk_is_no_bad_usage_and_the_answer_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was compared is kept by then: a person makes room, and corrects nothing."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    document = failing()
+    for write in (
+        lambda: report.write(document, tmp_path / "report.html"),
+        lambda: keep_answer(tmp_path, document),
+        lambda: datadocs.write(document, tmp_path),
+    ):
+        with pytest.raises(NeedsOperator, match="No space left on device") as caught:
+            write()
+        assert "make room" in str(caught.value.resolve)
+        assert f"FAIL: {jsonreport.summary(document)}" in str(caught.value.seen)
 
 
 def evidence(document: dict[str, Any]) -> dict[str, Any]:

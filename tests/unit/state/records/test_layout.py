@@ -19,6 +19,7 @@ from onceover.state.records.layout import (
     ever_handled,
     fence_bound,
     leaves_unfinished,
+    letters_with,
     restarts_with,
 )
 
@@ -180,6 +181,25 @@ def test_a_handler_that_has_run_once_is_remembered() -> None:
     assert [ever_handled(each, handler=False, seized=False) for each in known] == [False, True, None]
     assert [ever_handled(each, handler=True, seized=True) for each in known] == [False, True, None]
     assert [ever_handled(each, handler=True, seized=False) for each in known] == [True, True, True]
+
+
+def test_topics_that_bad_records_went_to_are_remembered_with_the_newest_generation() -> None:
+    """Whatever the flow file names now, and whoever changes the flow by hand."""
+    assert letters_with(None, 1, None) == {}
+    assert letters_with(None, 1, "a") == {"a": 1}
+    known = replace(LAYOUT, letters={"a": 3, "b": 7})
+    assert letters_with(known, 8, "a") == {"a": 8, "b": 7}
+    assert letters_with(known, 8, None) == {"a": 3, "b": 7}
+    assert Layout.from_json(known.to_json()) == known
+
+
+def test_a_layout_of_an_older_release_remembers_no_topics_of_bad_records() -> None:
+    """Nor does an older release read what it does not know."""
+    written = LAYOUT.to_json()
+    del written["letters"]
+    assert Layout.from_json(written).letters == {}
+    with pytest.raises(NeedsOperator):
+        Layout.from_json({**written, "letters": {"a": "b"}})
 
 
 def test_starts_after_a_run_that_did_not_end_in_order_are_counted() -> None:
