@@ -197,7 +197,9 @@ def _unclaimed(results: Sequence[PartitionResult], target: tuple[int, int]) -> t
 
     Not all that was looked through: the offset map tells of less every day, and so is that.
     """
-    if results[0].mode is not Mode.HANDLER or not any(each.by_kind for each in results):
+    # Of a pair that was not looked at otherwise, such as one that nobody leads, the first is of no mode.
+    handled = any(each.mode is Mode.HANDLER for each in results)
+    if not handled or not any(each.by_kind for each in results):
         return 0, 0
     if any(more.kind is FindingKind.PHANTOM for each in results for more in each.unlisted):
         return target

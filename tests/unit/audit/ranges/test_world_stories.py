@@ -66,6 +66,13 @@ def test_what_nobody_claims_stays_wrong_when_the_map_has_forgotten(partition: in
     assert failed is not None and failed.failures[0].partition == partition
 
 
+def test_what_nobody_claims_stays_wrong_whoever_is_away_when_it_is_found_and_later() -> None:
+    """The later audit looks through nothing that nobody claims: the broker that may claim it is away."""
+    first, later = Event("audit without a leader", 1, 4, 3), Event("audit without a leader", 0, 1, 2)
+    live("handler-compacted", (Event("foreign record", 0), first, later), audits=())
+    live("handler", (Event("foreign record", 0), first, later), audits=())
+
+
 def test_what_nobody_claims_stays_wrong_beside_what_nobody_can_read() -> None:
     """The batch before it is damaged, so that its partition was not looked through again."""
     story = (Event("foreign record", 0), Event("foreign record", 0), Event("audit"))
