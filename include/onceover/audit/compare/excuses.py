@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from onceover.audit.compare.align import Alignment
 from onceover.audit.model import Finding, FindingKind, Range, Reason, Unverifiable
@@ -154,6 +155,13 @@ class Decided(NamedTuple):
         why = "they are not on the target: lost, or skipped by hand before the offset map's first record"
         return _one(Reason.NOT_IN_MAP, finding, at, why)
 
+    def among(self, offsets: Ids) -> npt.NDArray[np.bool_]:
+        """Tell which source offsets were decided against."""
+        found = np.isin(offsets, np.fromiter(self.diverted, np.int64, len(self.diverted)))
+        for hole in self.holes:
+            found |= (offsets >= hole.start) & (offsets < hole.end)
+        return found
+
 
 class MayBeDiverted(NamedTuple):
     """Records that are missing, and that a dead letter may name which nobody can read.
@@ -285,6 +293,7 @@ class Cleaned:
         alignment: how both sides differ.
         span: what is compared.
         source: what the source holds; ``target`` likewise.
+        decided: what was never to be on the target: no cleaner has had to take it from there.
         keyed: False when the source's keys say nothing about the target's: a handler made those.
     """
 
@@ -292,6 +301,7 @@ class Cleaned:
     span: Range
     source: CompactedSide
     target: CompactedSide
+    decided: Decided
     keyed: bool = True
 
     def __call__(self, finding: Finding) -> Unverifiable | None:
@@ -374,6 +384,8 @@ class Cleaned:
         found: list[dict[int, int]] = []
         for numbers, pairs in zip((self.alignment.source, self.alignment.target), self._pairs, strict=True):
             alone = numbers["offset"][~np.isin(numbers["offset"], pairs)]
+            if numbers is self.alignment.source:
+                alone = alone[~self.decided.among(alone)]
             places, counts = np.unique(np.searchsorted(pairs, alone), return_counts=True)
             found.append(dict(zip(places.tolist(), counts.tolist(), strict=True)))
         return found[0], found[1]

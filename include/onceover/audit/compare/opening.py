@@ -67,9 +67,10 @@ def name_differences(
         (span.source, span.target),
         aborted=sketch(sides.aborted(task, span), timed=timed),
     )
-    decided = [Decided(task.holes, task.letters.offsets)] if task.holes or task.letters.offsets else []
+    known = Decided(task.holes, task.letters.offsets)
+    decided = [known] if known.holes or known.diverted else []
     doubts = [MayBeDiverted(task.letters)] if task.letters.hidden or task.letters.unread else []
-    excuses = [*decided, *_excuses(task, span, sides, alignment)]
+    excuses = [*decided, *_excuses(task, span, sides, alignment, known)]
     excused = Excused(excuses, task.proven, doubts)
     # Without an excuse to be asked, findings that are not listed need not be made.
     counts = None if excuses or doubts else alignment.counts
@@ -83,12 +84,14 @@ def name_differences(
     return OpenedStretch(span, digests, named.findings, said, named.unlisted)
 
 
-def _excuses(task: Task, span: Range, sides: Sides, alignment: Alignment) -> Iterator[Excuse]:
+def _excuses(
+    task: Task, span: Range, sides: Sides, alignment: Alignment, decided: Decided
+) -> Iterator[Excuse]:
     if alignment.same:
         return
     if task.cleaned:
         here, there = (_held(task, span, sides, side) for side in Side)
-        yield Cleaned(alignment, span, here, there, keyed=span.mode is not Mode.HANDLER)
+        yield Cleaned(alignment, span, here, there, decided, keyed=span.mode is not Mode.HANDLER)
     if task.repeats:
         yield Repeats(_places(task, span, sides, alignment), span.source_to, task.lapsed)
 

@@ -72,7 +72,7 @@ def differences(source: Log, target: Log, later: Log = (), source_to: int = len(
     alignment = align(sketch(here), sketch(there), (TP, TP))
     end = max(at for at, _ in (*source, *target)) + 1
     span = Range(TP, 0, source_to, TP, 0, end, Mode.COMPACTED)
-    cleaned = Cleaned(alignment, span, held(here, recs(later)), held(there, ()))
+    cleaned = Cleaned(alignment, span, held(here, recs(later)), held(there, ()), Decided((), ()))
     return asked([cleaned], alignment.findings())
 
 

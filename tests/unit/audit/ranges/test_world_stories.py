@@ -66,6 +66,15 @@ def test_what_nobody_claims_stays_wrong_when_the_map_has_forgotten(partition: in
     assert failed is not None and failed.failures[0].partition == partition
 
 
+@pytest.mark.parametrize("away", [Event("bad record", 0), Event("skip", 0, 1)], ids=["diverted", "skipped"])
+def test_what_was_never_to_be_there_keeps_no_cleaner_from_having_taken_what_was(away: Event) -> None:
+    """Of two records that lack at one place the target's log has a hole for one: the one it has held."""
+    story = (Event("produce", 0, 1), away) if away.name == "skip" else (away,)
+    rest = (Event("produce", 0, 4, 3), Event("copy", 0, 4), Event("target is cleaned", 0, 4, 4))
+    for kind in ("compacted", "handler-compacted"):
+        assert told(kind, *story, *rest).verdict is Verdict.UNVERIFIABLE
+
+
 def test_what_nobody_claims_stays_wrong_whoever_is_away_when_it_is_found_and_later() -> None:
     """The later audit looks through nothing that nobody claims: the broker that may claim it is away."""
     first, later = Event("audit without a leader", 1, 4, 3), Event("audit without a leader", 0, 1, 2)
