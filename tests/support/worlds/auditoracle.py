@@ -174,6 +174,11 @@ class _Facts:
         copies = self.world.truth.homes.items()
         return {home for place, homes in copies if place not in held for home in homes}
 
+    def is_replaced(self, place: Place) -> bool:
+        """Tell whether the source holds a later record of a record's key."""
+        seen = dict(self.world.here(place[0]).visible())
+        return any(o > place[1] and content.key == seen[place[1]].key for o, content in seen.items())
+
     def is_right(self, place: Place) -> bool:
         """Tell whether all copies of a source record stand where they should."""
         if place in self.world.truth.lost or place[1] >= self.world.positions[place[0]]:
@@ -272,6 +277,9 @@ def _pristine(facts: _Facts) -> bool:
         or world.stops
         or not world.enrolment.active
     ):
+        return False
+    if world.kind.compacted and any(map(facts.is_replaced, facts.lost)):
+        # One that a later value replaces may as well have been taken by a cleaner.
         return False
     logs = [world.here(p) for p in range(2)] + [world.there(t) for t in range(world.target_partitions)]
     if any(log.start or log.pending or log.cleaned or any(b.damaged for b in log.batches) for log in logs):
