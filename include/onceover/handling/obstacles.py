@@ -161,9 +161,7 @@ def _narrow(
         obstacle.reencode.add(first)
         return
     offsets = _named_offsets(refused, outgoing)
-    stop = refused_record(
-        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code in TOO_LARGE
-    )
+    stop = refused_record(flow, source, offsets[0], refused.code, refused.reason)
     if refused.code in ABOUT_A_RECORD and not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
         last, count = outgoing.source_runs[-1]

@@ -67,7 +67,8 @@ class Refusing:
     ("code", "kind", "resolve"),
     [
         (32, NeedsOperator, "set the clock of"),
-        (10, NeedsOperator, "remove what was set on t since"),
+        (10, NeedsOperator, "remove what was set on t since, such as max.message.bytes"),
+        (18, NeedsOperator, "remove what was set on t since, such as segment.bytes"),
         (87, NeedsOperator, "remove what was set on t since"),
         (2, MustReset, ""),
     ],

@@ -208,7 +208,7 @@ def test_epoch_is_compared_only_where_one_is_known() -> None:
 
 def test_refused_record_names_the_record_and_the_way_out() -> None:
     """Too large differs: the topic's limit can be raised."""
-    large = refused_record("f", SOURCE, 5, 10, "", too_large=True)
+    large = refused_record("f", SOURCE, 5, 10, "")
     assert (large.code, large.position) == ("RECORD_TOO_LARGE", 5)
     assert "max.message.bytes" in large.resolve and "skip-to f t:1 6" in large.resolve
     other = refused_record("f", SOURCE, 5, 32, "timestamp")

@@ -34,7 +34,8 @@ def way_out(refused: Refused) -> str:
             f"set the clock of {socket.gethostname()} right, and remove what was set on {topic} about "
             "timestamps, such as message.timestamp.after.max.ms"
         )
-    return f"remove what was set on {topic} since, such as max.message.bytes"
+    limit = "segment.bytes" if refused.code == OVER_SEGMENT else "max.message.bytes"
+    return f"remove what was set on {topic} since, such as {limit}"
 
 
 def own_refused(refused: Refused) -> OnceoverError:
