@@ -12,14 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.clock import now_ms
-from onceover.copy.codes import CopyCode
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.partition import PartitionCopy
-from onceover.errors import MustReset, NeedsOperator, OnceoverError
-from onceover.handling.obstacles import ABOUT_A_RECORD
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.portions import portions
-from onceover.kafka.ports import Outgoing, Refused, TxnProducer
+from onceover.kafka.ports import Outgoing, TxnProducer
 from onceover.kafka.produce.rounds import OWN_BATCH_BYTES, distinct_targets
 from onceover.model import TopicPartition, lane_of
 from onceover.state import names
@@ -132,22 +129,3 @@ class Account:
         for round_ in distinct_targets(batches):
             self.producer.send(round_)
             self.producer.drain()
-
-
-def own_refused(refused: Refused) -> OnceoverError:
-    """Return what it means that the target does not take a record of the flow's own.
-
-    ``NeedsOperator`` where it will be refused again, ``MustReset`` where it may not be.
-    """
-    topic = refused.outgoing.target.topic
-    text = f"the target refuses a record of the flow's own in {topic}"
-    if refused.code not in ABOUT_A_RECORD:
-        return MustReset(f"{text}: {refused}")
-    return NeedsOperator(
-        text,
-        code=CopyCode.OWN_RECORD_REFUSED,
-        where=topic,
-        expected="a topic with the configuration that the flow created it with",
-        seen=f"error {refused.code}: {refused.reason or 'no reason given'}",
-        resolve=f"remove what was set on {topic} since, such as max.message.bytes, then start the flow again",
-    )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from onceover.clock import now_ms
-from onceover.copy.account import Account, Waiting, own_refused
+from onceover.copy.account import Account, Waiting
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.partition import PartitionCopy
 from onceover.copy.quota import Quota
@@ -27,10 +27,11 @@ from onceover.copy.returns import Returns
 from onceover.copy.review import Reviewed
 from onceover.copy.suspects import Suspects
 from onceover.copy.turns import REQUEST_BYTES, Turns
-from onceover.handling.obstacles import TOO_LARGE, TryOtherwise, obstacle_after
+from onceover.handling.obstacles import TryOtherwise, obstacle_after
 from onceover.handling.pace import AnswerBudget
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
+from onceover.kafka.produce.refusals import TOO_LARGE, own_refused
 from onceover.kafka.produce.rounds import distinct_targets, made_bytes
 from onceover.model import TopicPartition
 from onceover.state.steps import Step, reached

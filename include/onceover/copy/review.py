@@ -27,7 +27,7 @@ from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, PartitionsSeen, gather
 from onceover.resume.told import ToldProgress
 from onceover.state.records.enrolment import Enrolment
-from onceover.stops.aside import CHANGED, LEFT_OPEN, TOO_SHORT, Troubles, TroubleSide
+from onceover.stops.aside import CHANGED, LEFT_OPEN, Troubles, TroubleSide
 from onceover.stops.barred import barred
 from onceover.stops.codes import StopCode
 from onceover.stops.judge import Evidence, judge, undecided
@@ -45,8 +45,18 @@ _LOOK_PATIENCE_S = 2.0
 _SETTLED_WITHIN_S = 5.0
 # Of the time at most this share goes into looking, however slow a broker is.
 _LOOK_SHARE = 0.2
-# What may be nothing but a leader that has just changed, and where it would be.
-_MAY_PASS = {StopCode.SOURCE_DIVERGED: TroubleSide.SOURCE, StopCode.TARGET_SHORTENED: TroubleSide.TARGET}
+# What may be nothing but a leader that has just changed, or a broker that knows a topic as it was; and where
+# that would be.
+_MAY_PASS = {
+    StopCode.SOURCE_DIVERGED: TroubleSide.SOURCE,
+    StopCode.SOURCE_MISSING: TroubleSide.SOURCE,
+    StopCode.SOURCE_RECREATED: TroubleSide.SOURCE,
+    StopCode.SOURCE_SHRUNK: TroubleSide.SOURCE,
+    StopCode.TARGET_MISSING: TroubleSide.TARGET,
+    StopCode.TARGET_RECREATED: TroubleSide.TARGET,
+    StopCode.TARGET_SHORTENED: TroubleSide.TARGET,
+    StopCode.TARGET_SHRUNK: TroubleSide.TARGET,
+}
 
 
 @dataclass
@@ -252,12 +262,11 @@ class Reviewer:
         return None
 
     def _may_pass(self, tp: TopicPartition, stop: Stop) -> bool:
-        """Tell whether a stop is waited with, because a leader may just have changed."""
+        """Tell whether a stop is waited with, because a broker may be a moment behind."""
         side = _MAY_PASS.get(StopCode(stop.code))
         if side is None:
             return False
-        self._troubles.note(tp, side, NotNow(stop.message), TOO_SHORT, in_use=False)
-        return self._troubles.lasting(tp, side) is None
+        return not self._troubles.doubt(tp, side, NotNow(stop.message))
 
     def _lasting(self, tp: TopicPartition, enrolment: Enrolment, position: int | None) -> Stop | None:
         """Return the stop for trouble whose patience is over."""

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.backoff import Deadline
-from onceover.clock import now_ms
 from onceover.drills.canary import ABORTED, COMMITTED, Canary, by_partition
 from onceover.kafka.portions import OwnRecord
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.kafka.produce.producer import TransactionalProducer
-from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
-from onceover.state.fenced import await_markers, take_id
+from onceover.state.fenced import await_markers, send_records, take_id
 
 _TRANSACTION_MS: Final = 10_000
 
@@ -76,9 +74,7 @@ class CanaryFeed:
             written = [TopicPartition(topic, partition) for partition in records]
             take_id(cluster, producer, written, Deadline(_TRANSACTION_MS / 1000))
             for tp in written:
-                for batch in own_batches(tp, records[tp.partition], now_ms()):
-                    producer.send([batch])
-            producer.drain()
+                send_records(producer, tp, records[tp.partition])
             if kind == ABORTED:
                 producer.abort()
             else:

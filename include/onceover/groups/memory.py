@@ -18,7 +18,7 @@ from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.entries import VERSION, Entries, Key, Pieces, entries_of, rewritten
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -29,7 +29,12 @@ from onceover.state.records.value import MALFORMED
 
 # Small segments: only closed ones are compacted, and a continuous sync writes a record for each group that
 # has moved, every interval.
-_CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "segment.ms": "3600000"}
+_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 << 20),
+    "segment.ms": "3600000",
+    **ANY_TIME,
+}
 
 
 class GroupMemory:

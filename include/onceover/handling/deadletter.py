@@ -13,7 +13,7 @@ from uuid import UUID
 
 from onceover.clock import now_ms
 from onceover.handling.handling import BadRecord
-from onceover.kafka.admin.topics import TopicSpec
+from onceover.kafka.admin.topics import ANY_TIME, TopicSpec
 from onceover.kafka.ports import Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
@@ -26,8 +26,8 @@ _MAX_MESSAGE_BYTES: Final = 100 << 20
 def topic_spec(topic: str) -> TopicSpec:
     """Return how a missing dead-letter topic is created.
 
-    One partition: it is read by people, in the order of events. It takes whatever a request can carry,
-    and nothing in it expires, because it may hold the only copy on the target.
+    One partition: it is read by people, in the order of events. It takes whatever a request can carry, dated
+    by whatever clock, and nothing in it expires, because it may hold the only copy on the target.
     """
     config = {
         "cleanup.policy": "delete",
@@ -35,6 +35,7 @@ def topic_spec(topic: str) -> TopicSpec:
         "retention.bytes": "-1",
         "max.message.bytes": str(_MAX_MESSAGE_BYTES),
         "message.timestamp.type": "CreateTime",
+        **ANY_TIME,
     }
     return TopicSpec(topic, 1, config=config)
 

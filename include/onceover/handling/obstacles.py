@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from onceover.errors import MustReset
 from onceover.handling.pace import Pace
 from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.produce.refusals import ABOUT_A_RECORD, TOO_LARGE
 from onceover.kafka.produce.rounds import made_bytes
 from onceover.model import TopicPartition
 from onceover.stops.contents import dead_letter_refused, refused_record
@@ -21,11 +22,6 @@ from onceover.wire.batches.runs import Packing
 
 log = logging.getLogger(__name__)
 
-# Than the topic takes in a batch, or than fits into one of its segments.
-TOO_LARGE: Final = frozenset({10, 18})
-_INVALID_TIMESTAMP: Final = 32
-_INVALID_RECORD: Final = 87
-ABOUT_A_RECORD: Final = (*TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
 # Halving a batch down to its records takes 20 refusals at most, dead letters as many.
 _MANY_REFUSALS: Final = 50
 
@@ -165,9 +161,7 @@ def _narrow(
         obstacle.reencode.add(first)
         return
     offsets = _named_offsets(refused, outgoing)
-    stop = refused_record(
-        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code in TOO_LARGE
-    )
+    stop = refused_record(flow, source, offsets[0], refused.code, refused.reason)
     if refused.code in ABOUT_A_RECORD and not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
         last, count = outgoing.source_runs[-1]

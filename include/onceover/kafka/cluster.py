@@ -8,6 +8,7 @@ a byte is read or written.
 from __future__ import annotations
 
 import logging
+import random
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -52,11 +53,14 @@ class LiveCluster:
         expected_id: refuse any other cluster id; None accepts the first one seen and keeps to it.
         patience: how long its brokers may leave us without an answer, for those who rather have no answer
             than a late one.
+        anywhere: whether any broker is asked first, and not the one that is named first. Who looks again does
+            so: of a broker that knows less than the others each look would hear the same.
     """
 
     config: ClientSettings
     expected_id: str | None = None
     patience: Patience = field(default_factory=Patience)
+    anywhere: bool = False
     _brokers: dict[int, Address] = field(default_factory=dict)
     _control: dict[int, Channel] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class LiveCluster:
 
     def hasty(self, patience_s: float) -> LiveCluster:
         """Return the same cluster, for somebody who would rather have no answer than wait for it."""
-        return LiveCluster(self.config, self.expected_id, Patience(patience_s))
+        return LiveCluster(self.config, self.expected_id, Patience(patience_s), anywhere=True)
 
     def another(self) -> LiveCluster:
         """Return the same cluster by connections of its own, for another thread or another login."""
@@ -168,7 +172,9 @@ class LiveCluster:
 
     def _bootstrap(self) -> list[Address]:
         configured = parse_bootstrap(self.config.properties["bootstrap.servers"])
-        known = dict.fromkeys([*self._brokers.values(), *configured])
+        known = list(dict.fromkeys([*self._brokers.values(), *configured]))
+        if self.anywhere:
+            random.shuffle(known)
         return sorted(known, key=self._silent.__contains__)
 
     def _address(self, node: int) -> Address:

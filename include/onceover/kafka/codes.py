@@ -40,6 +40,8 @@ class KafkaCode(Code):
     HAS_MEMBERS = auto()
     # What else a broker refuses.
     WRITE_REFUSED = auto()
+    # The same of a record without which the flow does not go on.
+    OWN_RECORD_REFUSED = auto()
     ADMIN_REFUSED = auto()
     BROKER_SETTING = auto()
     BROKER_ERROR = auto()

@@ -264,7 +264,8 @@ class Cluster(LogEnds, GroupPositions, ProducerIds, Brokers, Protocol):
     def hasty(self, patience_s: float) -> Cluster:
         """Return the same cluster, for somebody who would rather have no answer than wait for it.
 
-        By connections of its own, which the caller closes.
+        By connections of its own, which the caller closes; to whichever broker, so that looks that are
+        repeated do not all hear the same one.
         """
 
     def another(self) -> Cluster:

@@ -13,6 +13,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -115,7 +116,7 @@ class Leader:
 
         Raises:
             Fenced: another start was newer.
-            NeedsOperator: the flow's clusters have changed.
+            NeedsOperator: the flow's clusters have changed, or the target does not take its record.
             Retriable: the target is not reachable.
         """
         deadline, backoff = Deadline(START_DEADLINE_S), Backoff(first_s=0.5, cap_s=5.0)
@@ -266,7 +267,7 @@ class Leader:
             Fenced: a newer generation runs.
             Retriable: interrupted, outcome unknown: plan again from live state.
             UsageError, NeedsOperator: the target takes no progress of some topics, which the error names
-                (``partitions``); nothing was enrolled.
+                (``partitions``), or not the records (OWN_RECORD_REFUSED); nothing was enrolled.
         """
         records: dict[str, Any] = {}
         for enrolment in enrolments:
@@ -311,12 +312,13 @@ class Leader:
         Raises:
             Fenced: a newer generation runs.
             Retriable: the target is away.
+            NeedsOperator: OWN_RECORD_REFUSED.
         """
         self._confirmed(records)
         self.catch_up()
 
     def note(self, key: str, value: Mapping[str, Any]) -> None:
-        """Write another of the leader's own records, such as the daily positions."""
+        """Write another of the leader's own records, such as the daily positions; raises as ``claim``."""
         self._confirmed({key: value})
 
     def check(self) -> None:
@@ -338,7 +340,11 @@ class Leader:
         self._check_mine()
 
     def end(self, why: str = DONE, error: OnceoverError | None = None) -> None:
-        """Write that this run ended by itself, and why; lanes that still live stop at once."""
+        """Write that this run ended by itself, and why; lanes that still live stop at once.
+
+        Raises:
+            As ``claim``.
+        """
         reached(Step.ENDED)
         ended = self._own().as_ended(now_ms(), why, error)
         self._confirmed({names.LAYOUT: ended.to_json()})
@@ -413,7 +419,17 @@ class Leader:
         self._end(step)
 
     def _send(self, records: Mapping[str, Any], partition: int = names.STATE_LEADER) -> None:
-        send(self._active(), self._state_partition._replace(partition=partition), records)
+        try:
+            send(self._active(), self._state_partition._replace(partition=partition), records)
+        except NeedsOperator:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """End a transaction that can only be aborted: open, it would keep everybody from the layout."""
+        with suppress(MustReset, Retriable):
+            self._active().abort()
+        self._drop_producer()
 
     def _end(self, step: Step | None) -> None:
         if step is not None:

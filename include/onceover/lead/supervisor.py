@@ -20,6 +20,7 @@ from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
@@ -53,6 +54,8 @@ log = logging.getLogger(__name__)
 HEARTBEAT_S = 5.0
 # A source that is silent may hold a tick up for so long, or the driver itself would count as gone.
 _SOURCE_PATIENCE_S = 8.0
+# How often it is said that a note is not taken: it is tried every few seconds.
+_COMPLAINTS_S = 60.0
 _POSITIONS_S = 24 * 3600.0
 # A request that nobody needed any more, for instance for a partition that was not stopped.
 _REQUEST_LIFE_S = 60.0
@@ -134,6 +137,7 @@ class Supervisor:
         self._noted: dict[str, object] | None = None
         self._heard_ms = 0
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
+        self._next_complaint_s = 0.0
         # How often the topics were looked at: in between the flow copies what it did.
         self.discoveries = 0
 
@@ -178,13 +182,14 @@ class Supervisor:
         Raises:
             Fenced: a newer generation runs.
             Retriable: a cluster is away; call again.
+            NeedsOperator: a topic is new, and the target does not take the record of that.
         """
         self.leader.check()
         now = time.monotonic()
         # Before anything that asks the source: without one this driver lives all the same.
         if now >= self._next_heartbeat_s:
             self._map.tick()
-            self._beat()
+            self._tell(self._beat)
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
         # Connections keep to the one that their cluster had when they were opened.
         self._patience.limit_s = _SOURCE_PATIENCE_S
@@ -193,10 +198,10 @@ class Supervisor:
             self.discover()
         self._acls.tick(self.copied, self._owned, self._owned.notes)
         self._mirror.tick()
-        self._note_refused(just_read=False)
-        self._note_standstills()
+        self._tell(partial(self._note_refused, just_read=False))
+        self._tell(self._note_standstills)
         if now >= self._next_positions_s:
-            self._mirror_positions()
+            self._tell(self._mirror_positions)
             self._next_positions_s = time.monotonic() + _POSITIONS_S
         self._upkeep.tick()
 
@@ -262,9 +267,19 @@ class Supervisor:
 
         Args:
             why: ``done``, ``asked`` or ``failed``; ``error`` what it failed with. For ``status``.
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: the target is away.
+            NeedsOperator: OWN_RECORD_REFUSED, nobody is told; what its lanes left open is ended all the same.
         """
-        self._claims(self._scope().rules.naming).withdraw()
-        self.leader.end(why, error)
+        try:
+            self._claims(self._scope().rules.naming).withdraw()
+            self.leader.end(why, error)
+        except NeedsOperator:
+            # A dying worker may open another one, because nobody has told it; what is open now is over.
+            self.leader.abort_lanes()
+            raise
         self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
         if asks_to_stop(self._requests.values.get(names.REQUEST_FINISH), self._layout().run):
@@ -386,6 +401,21 @@ class Supervisor:
             self._next_heartbeat_s = 0.0
 
     # ---- signs of life
+
+    def _tell(self, write: Callable[[], None]) -> None:
+        """Write what is for people; where the target does not take it, that is said, and ends no run.
+
+        Nothing is copied by it, and what is refused may be so for a clock that has jumped.
+        """
+        try:
+            write()
+        except NeedsOperator as error:
+            if error.code not in (KafkaCode.WRITE_REFUSED, KafkaCode.OWN_RECORD_REFUSED):
+                raise
+            now_s = time.monotonic()
+            if now_s >= self._next_complaint_s:
+                log.error("status shows what was before: %s", error)  # noqa: TRY400 - no bug, no traceback
+                self._next_complaint_s = now_s + _COMPLAINTS_S
 
     def _beat(self) -> None:
         self._requests.poll()

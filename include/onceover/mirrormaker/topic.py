@@ -11,7 +11,7 @@ from uuid import UUID
 
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.mirrormaker.codes import MirrorCode
@@ -20,7 +20,7 @@ from onceover.model import TopicPartition
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 # Small segments: only closed ones are compacted, and MirrorClient reads checkpoints from the beginning.
-_CONFIG: Final = {_POLICY: _COMPACT, "segment.bytes": str(16 << 20), "segment.ms": "3600000"}
+_CONFIG: Final = {_POLICY: _COMPACT, "segment.bytes": str(16 << 20), "segment.ms": "3600000", **ANY_TIME}
 _RETRY_S: Final = 5.0
 # So much is sent again at most where an answer is lost.
 _PORTION: Final = 5000

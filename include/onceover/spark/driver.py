@@ -212,6 +212,9 @@ class DriverRun:
             raise
         except OnceoverError as failure:
             log.debug("not cleaned up: %s", failure)
+        except Exception:
+            # What the run has ended with is what its caller has to hear of.
+            log.exception("not cleaned up")
         return False
 
     def _watch_over(

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
-from onceover.errors import MustReset, NeedsOperator, Retriable
-from onceover.kafka.codes import KafkaCode
+from onceover.errors import MustReset, Retriable
+from onceover.kafka.portions import OwnRecord
 from onceover.kafka.ports import Cluster, Refused, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.kafka.produce.refusals import own_refused
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
 
@@ -95,14 +96,27 @@ def await_markers(
 
 
 def send(producer: TxnProducer, to: TopicPartition, records: Mapping[str, Any]) -> None:
-    """Write keys with JSON values (None: a tombstone) into the open transaction; every answer is awaited."""
+    """Do as ``send_records`` for keys with JSON values (None: a tombstone)."""
     pairs = [
         (key.encode(), None if value is None else json.dumps(value, separators=(",", ":")).encode())
         for key, value in records.items()
     ]
-    for batch in own_batches(to, pairs, now_ms()):
-        producer.send([batch])
-    producer.drain()
+    send_records(producer, to, pairs)
+
+
+def send_records(producer: TxnProducer, to: TopicPartition, records: Iterable[OwnRecord]) -> None:
+    """Write records into the open transaction; every answer is awaited.
+
+    Raises:
+        NeedsOperator: OWN_RECORD_REFUSED, one is refused for good; the transaction can only be aborted.
+        MustReset: one was not taken, or the outcome is unknown.
+    """
+    try:
+        for batch in own_batches(to, records, now_ms()):
+            producer.send([batch])
+        producer.drain()
+    except Refused as error:
+        raise own_refused(error) from error
 
 
 def write_last(
@@ -133,7 +147,5 @@ def write_last(
             await_markers(target, producer, (to,), Deadline(_MARKERS_S))
     except MustReset as error:
         raise Retriable(str(error)) from error
-    except Refused as error:
-        raise NeedsOperator(str(error), code=KafkaCode.WRITE_REFUSED, where=str(to)) from error
     finally:
         producer.close()

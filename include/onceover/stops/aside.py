@@ -67,7 +67,7 @@ PASSING = WaitPolicy(60.0, 0.1, 5.0)
 SILENT = WaitPolicy(600.0, 0.1, 5.0)
 # Known to no table, or to be lasting: once more, in case that a broker was just being restarted.
 UNKNOWN = WaitPolicy(10.0, 0.5, 5.0)
-# A high watermark trails the log for a moment after a change of leaders.
+# A high watermark trails the log for a moment after a change of leaders, and so do brokers what a topic is.
 TOO_SHORT = WaitPolicy(5.0, 0.2, 0.2)
 # Each try ends it, unless its partition is without a leader once more in that very moment.
 LEFT_OPEN = WaitPolicy(10.0, 0.2, 2.0, free=1)
@@ -119,6 +119,7 @@ class Trouble:
         begun_s: ``waited_s`` when a kind was met first.
         position: committed source offset of the partition meanwhile, None while it is not known.
         in_use: seen while it was read or written, and not only by looking at it.
+        doubts: how many looks in a row have spoken against it; ``doubted_s`` is ``waited_s`` at the first.
     """
 
     error: OnceoverError
@@ -131,6 +132,8 @@ class Trouble:
     begun_s: dict[WaitPolicy, float] = field(default_factory=dict)
     position: int | None = None
     in_use: bool = False
+    doubts: int = 0
+    doubted_s: float = 0.0
 
     def seen(self, error: OnceoverError, policy: WaitPolicy, now_s: float) -> None:
         """Note that it was seen (again), of whatever kind."""
@@ -161,6 +164,12 @@ class Trouble:
             return False
         own_s = self.waited_s - self.begun_s[self.policy]
         return self.waited_s >= self.longest_s and own_s >= self.policy.patience_s
+
+    def doubt(self) -> bool:
+        """Count what was just seen as a look; tell whether looks in a row have said so for long enough."""
+        self.doubted_s = self.doubted_s if self.doubts else self.waited_s
+        self.doubts += 1
+        return self.doubts >= _LEAST_TRIES and self.waited_s - self.doubted_s >= TOO_SHORT.patience_s
 
 
 @dataclass
@@ -205,6 +214,15 @@ class Troubles:
         trouble = self._seen(tp, side)
         return trouble.error if trouble is not None and trouble.is_lasting else None
 
+    def doubt(self, tp: TopicPartition, side: TroubleSide, error: OnceoverError) -> bool:
+        """Take down that a look speaks against a partition; tell whether that lasts.
+
+        That is so long that no broker is just behind. Whatever else the partition meets, and how patient one
+        is with that, makes no difference.
+        """
+        self.note(tp, side, error, TOO_SHORT, in_use=False)
+        return self._found[tp, side].doubt()
+
     def is_due(self, tp: TopicPartition) -> bool:
         """Tell whether a partition may be tried (again) now."""
         now_s = self.clock()
@@ -241,6 +259,7 @@ class Troubles:
     def looks_well(self, tp: TopicPartition) -> None:
         """Forget what was seen by looking only: an idle partition would never pass any other way."""
         for side, trouble in self.of(tp).items():
+            trouble.doubts = 0
             if not trouble.in_use:
                 self.passed(tp, side)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from onceover.kafka.produce.refusals import OVER_SEGMENT, TOO_LARGE
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.stops.codes import StopCode
@@ -9,9 +10,7 @@ from onceover.stops.record import Stop
 from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
 
 
-def refused_record(
-    flow: str, source: TopicPartition, offset: int, code: int, reason: str, *, too_large: bool = False
-) -> Stop:
+def refused_record(flow: str, source: TopicPartition, offset: int, code: int, reason: str) -> Stop:
     """Return the stop for a record that the target does not take.
 
     Args:
@@ -20,20 +19,27 @@ def refused_record(
         reason: the broker's own words, which never hold payload.
     """
     resume, skip = commands.resume(flow, source), _leave_out(flow, source, offset)
-    if too_large:
+    seen = f"error {code}: {reason or 'no reason given'}"
+    if code in TOO_LARGE:
+        # A segment's length follows the source's, a limit of batches is only ever widened.
+        limit, also = (
+            ("segment.bytes", f", and of {source.topic} on the source where the copy follows it")
+            if code == OVER_SEGMENT
+            else ("max.message.bytes", "")
+        )
         return Stop(
             StopCode.RECORD_TOO_LARGE,
             f"the record at source offset {offset} is larger than the target topic allows",
-            "a record within the target's max.message.bytes",
-            f"error {code}",
-            f"raise max.message.bytes of the copy of {source.topic} on the target, then {resume}; or {skip}",
+            f"a record within the target's {limit}",
+            seen,
+            f"raise {limit} of the copy of {source.topic} on the target{also}, then {resume}; or {skip}",
             offset,
         )
     return Stop(
         StopCode.RECORD_REFUSED,
         f"the target refuses the record at source offset {offset}",
         "a record that the target topic's configuration accepts",
-        f"error {code}: {reason or 'no reason given'}",
+        seen,
         "change the target topic's configuration, and that of the source topic where the copy follows it"
         f" (or set topics.sync_configs to false in the flow file, before it), then {resume}; or {skip}",
         offset,
@@ -127,7 +133,7 @@ def dead_letter_refused(flow: str, source: TopicPartition, offset: int, topic: s
         f"dead-letter topic {topic} refuses the record at source offset {offset}, too",
         "a record that the dead-letter topic's configuration accepts",
         seen,
-        f"change the configuration of {topic} (max.message.bytes, cleanup.policy), then "
+        f"change the configuration of {topic} (max.message.bytes, segment.bytes, cleanup.policy), then "
         f"{commands.resume(flow, source)}; or {_leave_out(flow, source, offset)}",
         offset,
     )

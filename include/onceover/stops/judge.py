@@ -196,10 +196,7 @@ def parted(e: Evidence) -> Stop | None:
         return None
     if e.epoch_end is not None and e.epoch_end[1] < 0:
         return _unknown_epoch(e, e.position)
-    diverged = e.epoch_end is not None and (
-        (e.meta is not None and e.epoch_end[0] < e.meta.leader_epoch) or e.epoch_end[1] < e.position
-    )
-    if diverged or e.position > e.log_end:
+    if e.position > e.log_end or (e.epoch_end is not None and e.epoch_end[1] < e.position):
         end = min(e.log_end, e.epoch_end[1]) if e.epoch_end else e.log_end
         return _stop(
             e,
@@ -212,7 +209,7 @@ def parted(e: Evidence) -> Stop | None:
             "back from an older copy), then "
             + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
         )
-    return _judge_last_batch(e)
+    return _forgotten_epoch(e, e.position) or _judge_last_batch(e)
 
 
 def _judge_last_batch(e: Evidence) -> Stop | None:
@@ -269,6 +266,29 @@ def _unknown_epoch(e: Evidence, position: int) -> Stop:
         "compare both sides, then "
         + commands.skip_to(e.flow, e.source, here, "copy what is there from that offset on")
         + f"; or {commands.reseed(e.flow, e.source)}",
+    )
+
+
+def _forgotten_epoch(e: Evidence, position: int) -> Stop | None:
+    """Return the stop for a log that goes past the position, and has nothing of the epoch copied last.
+
+    It may be the one that was copied: compaction has taken all of the epoch, and replicas that were built
+    anew since know only what they have. It may as well be another one, of a copy or an unclean leader. The
+    last batch cannot tell: where it is still there, so is its epoch.
+    """
+    if e.meta is None or e.epoch_end is None or e.epoch_end[0] >= e.meta.leader_epoch:
+        return None
+    known, end = e.epoch_end
+    return _stop(
+        e,
+        StopCode.SOURCE_DIVERGED,
+        "the source's log has nothing any more of the leader epoch that was copied last (compacted away; or "
+        "restored from an older copy, unclean leader election): nothing proves that it is what was copied",
+        _continuation(e),
+        f"a log of {e.log_end} offsets whose leader epoch {known} ends at offset {end}, and no such epoch",
+        "see by an audit since the start whether both sides part, and where; where they do not, "
+        + commands.skip_to(e.flow, e.source, position, "go on where it stands now")
+        + f"; otherwise {commands.reseed(e.flow, e.source)}",
     )
 
 

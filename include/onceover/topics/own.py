@@ -10,7 +10,7 @@ from uuid import UUID
 
 from onceover.acls.kept import unread_acls
 from onceover.errors import OnceoverError
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -28,6 +28,7 @@ STATE_CONFIG: Final = {
     "cleanup.policy": "compact",
     "segment.ms": str(3600_000),
     "min.cleanable.dirty.ratio": "0.1",
+    **ANY_TIME,
 }
 _SEGMENT_MS: Final = 6 * 3600_000
 _TOMBSTONES_MS: Final = 3600_000
@@ -48,7 +49,8 @@ class StateSettings:
 def create_flow_topics(admin: Admin, flow: str, settings: StateSettings) -> None:
     """Create the flow's own topics where they are missing, and wait until they have leaders.
 
-    A state topic that is there already is brought in line, as far as the principal may.
+    Those that are there already are brought in line, as far as the principal may: the state topic, and all of
+    them in that they take records of a machine whose clock is wrong.
 
     Raises:
         Retriable: the target is away, or they have no leaders in time.
@@ -65,7 +67,7 @@ def create_flow_topics(admin: Admin, flow: str, settings: StateSettings) -> None
             *settings.dead_letter,
         ]
     )
-    _bring_in_line(admin, state)
+    _bring_in_line(admin, {state: STATE_CONFIG, offsets: ANY_TIME, owned: ANY_TIME})
 
 
 class OwnedLog:
@@ -208,18 +210,22 @@ def _not_made(topic: str, error: OnceoverError) -> Refusal:
     )
 
 
-def _bring_in_line(admin: Admin, state: str) -> None:
-    """Give a state topic of an earlier version the configuration of new ones, where that is allowed."""
-    found = admin.topic_configs([state])
-    failures = dict(found.failures)
-    if state in found.overrides:
-        own = found.overrides[state]
-        missing = {key: value for key, value in STATE_CONFIG.items() if own.get(key) != value}
-        if missing:
-            failures |= admin.alter_configs({state: missing})
-    for failure in failures.values():
-        # It works as it is; sessions only take longer to begin.
-        log.warning("%s keeps its configuration: %s", state, failure.message)
+def _bring_in_line(admin: Admin, wanted: Mapping[str, Mapping[str, str]]) -> None:
+    """Give topics of an earlier version the configuration of new ones, where that is allowed."""
+    found = admin.topic_configs(wanted)
+    missing = {
+        topic: {
+            key: value
+            for key, value in wanted[topic].items()
+            # An older broker would refuse all of it for one key that it does not know.
+            if own.get(key) != value and (key in found.keys or key not in ANY_TIME)
+        }
+        for topic, own in found.overrides.items()
+    }
+    failures = {**found.failures, **admin.alter_configs(missing)}
+    for topic, failure in failures.items():
+        # It works as it is; sessions take longer to begin, and clocks have to be right.
+        log.warning("%s keeps its configuration: %s", topic, failure.message)
 
 
 def _map_config(retention_ms: int) -> dict[str, str]:
@@ -232,6 +238,7 @@ def _map_config(retention_ms: int) -> dict[str, str]:
         "segment.ms": str(min(_SEGMENT_MS, retention_ms // 4)),
         # Readers do without tombstones: a merged record tells which ones it replaces.
         "delete.retention.ms": str(_TOMBSTONES_MS),
+        **ANY_TIME,
     }
 
 

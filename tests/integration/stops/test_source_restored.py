@@ -31,7 +31,7 @@ PARTED = "SOURCE_DIVERGED"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes and journals of the test's own; and nobody waits for leaders that do not move here."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
-    monkeypatch.setattr("onceover.copy.review.TOO_SHORT", WaitPolicy(0.5, 0.2, 0.2))
+    monkeypatch.setattr("onceover.stops.aside.TOO_SHORT", WaitPolicy(0.5, 0.2, 0.2))
 
 
 @pytest.fixture

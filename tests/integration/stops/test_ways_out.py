@@ -481,11 +481,8 @@ def test_what_a_killed_run_left_behind_a_position_is_no_reason_for_doubt(
     replica.assert_same(scene.other)
 
 
-def test_a_source_that_no_longer_knows_our_epoch(
-    scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_that_no_longer_knows_our_epoch(scene: Scene, capsys: Capture) -> None:
     """As one restored from a copy, which has grown past our position: Fetch answers error 1 for ever."""
-    monkeypatch.setattr("onceover.copy.review.TOO_SHORT", WaitPolicy(0.5, 0.1, 0.1))
     replica = scene.replica
 
     put_progress(replica, scene.topic, 10, of_a_later_epoch)
@@ -537,5 +534,7 @@ def _storage_error(
 
 
 @pytest.fixture
-def scene(replica: Replica) -> Scene:
+def scene(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    # What is gone here is gone: no broker is behind another one.
+    monkeypatch.setattr("onceover.stops.aside.TOO_SHORT", WaitPolicy(0.5, 0.1, 0.1))
     return Scene(replica)

@@ -53,8 +53,13 @@ def signal_at(name: str, count: int, number: signal.Signals) -> None:
 
 def follow_clock(path: Path) -> None:
     """Let the wall clock be wrong by as many seconds as ``path`` says now; the monotonic one stays right."""
-    right = time.time
-    time.time = lambda: right() + float(path.read_text() or 0)
+    right_ns = time.time_ns
+
+    def wrong_ns() -> int:
+        return right_ns() + int(float(path.read_text() or 0) * 1e9)
+
+    time.time_ns = wrong_ns
+    time.time = lambda: wrong_ns() / 1e9
 
 
 class Lanes(threading.Thread):

@@ -218,28 +218,79 @@ def test_a_fetch_that_is_answered_clears_the_record(scene: Scene) -> None:
 
 @pytest.mark.parametrize("bad", [answer(error=1), answer(error=100), answer(diverging=DivergingEpoch(3, 5))])
 def test_a_changed_log_is_judged_by_the_evidence_without_delay(scene: Scene, bad: Any) -> None:
-    """Deleted, recreated, truncated: its own stop, as at a start."""
+    """Truncated: its own stop, as at a start."""
     scene.begin()
-    scene.seen[A] = evidence(A, source_topic=None)
+    scene.seen[A] = evidence(A, log_start=8)
     scene.review.unreadable(A, bad)
     assert scene.review.due
-    assert [stop.code for stop in scene.review.look({}).stops.values()] == ["SOURCE_MISSING"]
+    assert [stop.code for stop in scene.review.look({}).stops.values()] == ["SOURCE_TRUNCATED"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "code"), [({"log_end": 6}, "SOURCE_DIVERGED"), ({"log_start": 8}, "SOURCE_TRUNCATED")]
-)
-def test_only_a_log_that_seems_too_short_is_looked_at_again(
-    scene: Scene, changes: dict[str, int], code: str
+OTHER = TopicSeen(UUID(int=99), 2)
+PASSING = [
+    ({"log_end": 6}, "SOURCE_DIVERGED"),
+    ({"source_topic": None}, "SOURCE_MISSING"),
+    ({"source_topic": OTHER}, "SOURCE_RECREATED"),
+    ({"source_topic": TopicSeen(SOURCE_ID, 0)}, "SOURCE_SHRUNK"),
+    ({"target_topic": None}, "TARGET_MISSING"),
+    ({"target_topic": OTHER}, "TARGET_RECREATED"),
+    ({"target_topic": TopicSeen(TARGET_ID, 0)}, "TARGET_SHRUNK"),
+]
+
+
+@pytest.mark.parametrize(("changes", "code"), [*PASSING, ({"log_start": 8}, "SOURCE_TRUNCATED")])
+def test_only_what_a_broker_may_not_know_yet_is_looked_at_again(
+    scene: Scene, changes: dict[str, Any], code: str
 ) -> None:
-    """A high watermark trails the log for a moment; a log's start does not."""
+    """A high watermark trails the log for a moment, and metadata the cluster; a log's start does not."""
     scene.seen[A] = evidence(A, **changes)
     found = scene.begin()
-    if code == "SOURCE_DIVERGED":
-        assert not found.stops
+    if code != "SOURCE_TRUNCATED":
+        assert not found.stops and list(scene.review.waiting) == [A]
         found = scene.look(10)
         assert scene.clock.now_s - 1000 >= 5
     assert [stop.code for stop in found.stops.values()] == [code]
+
+
+@pytest.mark.parametrize("changes", [changes for changes, _ in PASSING], ids=[code for _, code in PASSING])
+@pytest.mark.parametrize("answered", [True, False])
+def test_one_answer_of_a_broker_that_is_behind_stops_nobody(
+    scene: Scene, changes: dict[str, Any], answered: bool
+) -> None:
+    """The topic was made, or has grown, a moment ago: a reseed would bring its records a second time."""
+    if answered:
+        scene.seen[A] = evidence(A, **changes)
+        assert not scene.begin().stops
+    else:
+        scene.begin()
+        scene.seen[A] = evidence(A, **changes)
+        scene.review.unreadable(A, answer(error=3))
+        assert not scene.review.look({}).stops
+    scene.seen[A] = evidence(A)
+    assert set(scene.look(10).going) == {A}
+
+
+def test_what_is_gone_is_told_soon_also_where_it_was_written_to(scene: Scene) -> None:
+    """An error to Produce is waited for longer, because its leader may move. This says more."""
+    for _ in range(2):
+        scene.troubles.note(A, TroubleSide.TARGET, NotNow("error 3"))
+    scene.seen[A] = evidence(A, target_topic=None)
+    assert not scene.begin().stops
+    assert [stop.code for stop in scene.look(20).stops.values()] == ["TARGET_MISSING"]
+    assert 5 <= scene.clock.now_s - 1000 < 7
+
+
+def test_looks_that_are_far_apart_prove_nothing_together(scene: Scene) -> None:
+    """In between it was there, and only what it had met while it was written was not over."""
+    for _ in range(3):
+        scene.troubles.note(A, TroubleSide.TARGET, NotNow("error 19"))
+    scene.clock.now_s += 10
+    for _ in range(4):
+        scene.seen[A] = evidence(A, target_topic=None)
+        assert not scene.begin().stops
+        scene.seen[A] = evidence(A)
+        assert A in scene.look(10).going
+        scene.clock.now_s += 5
 
 
 def test_trouble_of_before_is_waited_with_beside_the_others(scene: Scene) -> None:

@@ -121,6 +121,28 @@ def test_without_dead_letters_the_partition_stops_at_the_record() -> None:
     assert learned.barrier == 12 and learned.stop is not None and learned.stop.code == "RECORD_REFUSED"
 
 
+@pytest.mark.parametrize(
+    ("code", "setting", "other"),
+    [(10, "max.message.bytes", "segment.bytes"), (18, "segment.bytes", "max.message.bytes")],
+)
+def test_a_record_that_is_too_large_names_what_has_to_be_raised(code: int, setting: str, other: str) -> None:
+    """Raising the other limit helps nobody; the broker's words say how large it is."""
+    learned = refuse(code, count=1, dead_letter=None)
+    assert learned.stop is not None and learned.stop.code == "RECORD_TOO_LARGE"
+    assert f"raise {setting} of" in learned.stop.resolve and setting in learned.stop.expected
+    assert other not in learned.stop.resolve + learned.stop.expected
+    assert learned.stop.seen == f"error {code}: the broker's words"
+
+
+def test_a_record_that_is_too_large_in_every_shape_names_it_too() -> None:
+    """However often it was refused before."""
+    learned = Obstacle()
+    for _ in range(50):
+        refuse(18, obstacle=learned, dead_letter=None)
+    assert learned.stop is not None and learned.stop.code == "RECORD_TOO_LARGE"
+    assert "segment.bytes" in learned.stop.resolve
+
+
 def test_dead_letters_that_are_refused_are_split_and_then_stop() -> None:
     """A batch of several may only be too large together."""
     letters = TopicPartition(LETTERS, 0)

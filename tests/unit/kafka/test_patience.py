@@ -8,6 +8,7 @@ from onceover.backoff import Backoff, Deadline, Patience
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
 from onceover.kafka.cluster import LiveCluster
+from onceover.kafka.link.channel import Address
 
 
 def test_without_a_limit_attempts_wait_as_usual() -> None:
@@ -63,3 +64,11 @@ def test_whoever_waits_long_is_told_once(
             cluster.retry(away, Deadline(0.3))
         assert len(caplog.messages) == told
     assert caplog.messages[0].startswith("no broker of east answers (refused); trying for 0.")
+
+
+def test_who_looks_again_and_again_does_not_ask_the_same_broker_each_time() -> None:
+    """One that is behind the others would tell the same. Whoever copies keeps to the order that was given."""
+    cluster = LiveCluster(ClientConfig("east", {"bootstrap.servers": "a:1,b:1,c:1"}))
+    assert {cluster._bootstrap()[0] for _ in range(200)} == {Address("a", 1)}
+    assert {str(cluster.hasty(2.0)._bootstrap()[0]) for _ in range(200)} == {"a:1", "b:1", "c:1"}
+    assert len(cluster.hasty(2.0)._bootstrap()) == 3

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from onceover.errors import Fenced, OnceoverError, Retriable, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.lead import supervisor as module
 from onceover.lead.enroller import Newest, Start
 from onceover.lead.supervisor import HEARTBEAT_S
@@ -21,7 +21,7 @@ from tests.support.raw.mutations import Content
 from tests.unit.lead.leading import FLOW, GROUP, Leading, leading, scope_of
 
 ORDERS = [TopicPartition("shop.orders", n) for n in range(3)]
-NOT_AUTHORIZED, NOT_LEADER = 29, 6
+NOT_AUTHORIZED, NOT_LEADER, TOO_LARGE, MISDATED = 29, 6, 10, 32
 _SOMETHING = Content(b"k", b"v", (), 5_000)
 
 
@@ -402,3 +402,53 @@ def test_a_run_that_was_taken_over_writes_nothing_more(scene: Leading) -> None:
     newer.tick()
     assert set(scene.enrolled()) == {"shop.orders", "shop.late"}
     assert GROUP in scene.west.groups
+
+
+# ---- records of its own that the target does not take
+
+
+@pytest.mark.parametrize(("code", "resolve"), [(MISDATED, "set the clock"), (TOO_LARGE, "remove what")])
+def test_a_start_whose_record_is_refused_is_a_persons(scene: Leading, code: int, resolve: str) -> None:
+    """Whose clock is ahead hears of that: nobody has set anything on the topic."""
+    scene.west.codes["answer"].extend([code] * 9)
+    with pytest.raises(NeedsOperator, match=resolve) as failed:
+        scene.supervisor().start()
+    assert (failed.value.code, failed.value.where) == ("OWN_RECORD_REFUSED", names.state_topic(FLOW))
+    # Nothing is left open that would keep others from reading the layout.
+    assert not scene.west.open_now
+    scene.west.codes["answer"].clear()
+    scene.led()
+    assert set(scene.enrolled()) == {"shop.orders"}
+
+
+def test_an_end_that_is_refused_is_a_persons_and_the_lanes_are_ended_all_the_same(scene: Leading) -> None:
+    """What they have left open would hold up readers of the copies until its timeout."""
+    run = scene.led()
+    owners = dict(scene.west.owners)
+    scene.west.codes["answer"].extend([MISDATED] * 9)
+    with pytest.raises(NeedsOperator) as failed:
+        run.end("failed", Retriable("west is away"))
+    assert failed.value.code == "OWN_RECORD_REFUSED"
+    lanes = [names.lane_id(FLOW, lane) for lane in range(2)]
+    assert all(scene.west.owners[each] > owners[each] for each in lanes)
+
+
+def test_a_sign_of_life_that_is_refused_ends_no_run(
+    scene: Leading, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is copied by it. It is said now and then, tried again, and topics are looked at meanwhile."""
+    monkeypatch.setattr("onceover.lead.leader._RECOVERY_PAUSE_S", (0.0, 0.0))
+    run = scene.led()
+    scene.east.make_topic("shop.late", 1)
+    for _ in range(3):
+        scene.west.codes["answer"].extend([MISDATED] * 9)
+        scene.now_s += HEARTBEAT_S
+        run._next_positions_s = 0.0
+        run.tick()
+    assert caplog.text.count("did not take 'heartbeat'") == 1
+    scene.west.codes["answer"].clear()
+    scene.now_s += 100
+    run._next_positions_s = 0.0
+    run.tick()
+    assert names.HEARTBEAT in scene.records(names.STATE_OTHERS) and names.POSITIONS in scene.records()
+    assert set(scene.enrolled()) == {"shop.orders", "shop.late"}

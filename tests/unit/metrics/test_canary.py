@@ -361,3 +361,14 @@ def test_what_one_record_was_waited_for_is_not_taken_from_the_next() -> None:
     patience.spend(9.0)
     sender.send(Canary(RUN, 2))
     assert patience.left_s == 10.0
+
+
+@pytest.mark.parametrize("code", [10, 32, 87])
+def test_a_canary_that_is_refused_is_given_up_as_any_other(code: int) -> None:
+    """Where somebody limits the topic: the reader goes on beside it."""
+    source = FakeCluster("east")
+    source.make_topic(ORDER.topic, 2)
+    source.codes["answer"].append(code)
+    sender = CanarySender(source, ORDER.topic, lambda _: unasked())
+    with pytest.raises(OnceoverError, match=f"error {code}"):
+        sender.send(Canary(RUN, 0))

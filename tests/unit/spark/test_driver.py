@@ -128,6 +128,22 @@ def test_a_run_that_was_taken_over_is_not_taken_for_killed(monkeypatch: pytest.M
         run.clean_up(cast(Any, Spark()), cast(Any, leader), GONE)
 
 
+@pytest.mark.parametrize("trouble", [NeedsOperator("its record is refused"), KeyError("x")], ids=repr)
+@pytest.mark.parametrize("asked", [True, False])
+def test_an_end_that_cannot_be_written_down_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch, trouble: Exception, asked: bool
+) -> None:
+    """The run ends with what it ended with, whatever is wrong with the rest."""
+
+    def refused(*_: object) -> None:
+        raise trouble
+
+    leader = Ending(requested=asked)
+    monkeypatch.setattr(leader, "end", refused)
+    run = DriverRun(cast(Any, None), "forever", Path(), jvm=-1, begun=Begun("a"))
+    assert run.clean_up(cast(Any, Spark()), cast(Any, leader), GONE) is False
+
+
 class Query:
     """A query whose first batch is over at the third look."""
 

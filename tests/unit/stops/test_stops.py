@@ -192,6 +192,29 @@ def test_another_last_batch_names_both_and_where_they_must_have_parted_by() -> N
     assert "audit" in stop.resolve and "skip-to f t:1 90`" in stop.resolve
 
 
+def test_an_epoch_that_the_log_has_lost_whole_is_not_said_to_have_lost_records() -> None:
+    """Compaction may have taken all of it before a replica was built anew: nothing need be gone.
+
+    Nothing proves that either; a copy of another life of the source may look the same.
+    """
+    stop = judge(replace(GOOD, meta=replace(META, leader_epoch=5), epoch_end=(3, 150), log_end=200))
+    assert stop is not None and stop.code == "SOURCE_DIVERGED"
+    assert "has lost records" not in stop.message and "proves" in stop.message
+    assert "leader epoch 5" in stop.expected and "leader epoch 3 ends at offset 150" in stop.seen
+    assert "audit" in stop.resolve and "skip-to f t:1 100`" in stop.resolve and "reseed f t:1" in stop.resolve
+
+
+@pytest.mark.parametrize(("epoch_end", "log_end"), [((3, 99), 200), ((3, 150), 99), ((5, 99), 200)])
+def test_a_history_that_ends_before_the_position_has_lost_records(
+    epoch_end: tuple[int, int], log_end: int
+) -> None:
+    """The near miss: here something that was copied is gone, and from where on is told."""
+    meta = replace(META, leader_epoch=5)
+    stop = judge(replace(GOOD, meta=meta, epoch_end=epoch_end, log_end=log_end))
+    assert stop is not None and "has lost records" in stop.message
+    assert stop.seen == "that history ends at offset 99" and "skip-to f t:1 99`" in stop.resolve
+
+
 def test_stop_survives_json_and_ignores_later_fields() -> None:
     """As written under ``stop/<topic>/<partition>``."""
     stop = judge(replace(GOOD, log_start=101))
@@ -208,7 +231,7 @@ def test_epoch_is_compared_only_where_one_is_known() -> None:
 
 def test_refused_record_names_the_record_and_the_way_out() -> None:
     """Too large differs: the topic's limit can be raised."""
-    large = refused_record("f", SOURCE, 5, 10, "", too_large=True)
+    large = refused_record("f", SOURCE, 5, 10, "")
     assert (large.code, large.position) == ("RECORD_TOO_LARGE", 5)
     assert "max.message.bytes" in large.resolve and "skip-to f t:1 6" in large.resolve
     other = refused_record("f", SOURCE, 5, 32, "timestamp")

@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin.topics import TopicSpec
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
 from onceover.state import names
-from onceover.topics.own import MapKeeper, StateSettings
+from onceover.topics.own import STATE_CONFIG, MapKeeper, StateSettings, create_flow_topics
+from tests.support.fakes.fakecluster import FakeCluster
 
 TOPIC = names.map_topic("f")
 
@@ -80,3 +81,46 @@ def test_a_topic_that_may_not_be_looked_at_ends_no_run_either() -> None:
     kept = keeper(target)
     kept.tick()
     assert kept.refused and not target.made
+
+
+OWN = {names.state_topic("f"), TOPIC, names.owned_topic("f")}
+SETTINGS = StateSettings(1, 86_400_000)
+
+
+def made_before(*known: str) -> FakeCluster:
+    """Return a target on which an earlier version has made a flow's topics, with brokers that know keys."""
+    target = FakeCluster("west")
+    target.defaults.update(dict.fromkeys(known, "3600000"))
+    for topic in OWN:
+        target.make_topic(topic, 1)
+    return target
+
+
+def test_a_flows_own_topics_take_records_whatever_the_clock_says() -> None:
+    """A machine that is an hour ahead can lead and copy; so it can where they are there already."""
+    for target in (FakeCluster("west"), made_before(*ANY_TIME)):
+        create_flow_topics(Admin(target), "f", SETTINGS)
+        for topic in OWN:
+            assert ANY_TIME.items() <= target.all_topics[topic].config.items(), topic
+        assert target.all_topics[names.state_topic("f")].config == STATE_CONFIG
+
+
+def test_an_older_broker_is_asked_for_nothing_that_it_does_not_know(caplog: pytest.LogCaptureFixture) -> None:
+    """Or it would refuse all of it."""
+    target = made_before()
+    create_flow_topics(Admin(target), "f", SETTINGS)
+    state = target.all_topics[names.state_topic("f")].config
+    assert state == {key: value for key, value in STATE_CONFIG.items() if key not in ANY_TIME}
+    assert target.all_topics[TOPIC].config == {}
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("request_name", ["AlterConfigs", "DescribeConfigs"])
+def test_who_may_not_change_their_configuration_goes_on(
+    request_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = made_before(*ANY_TIME)
+    for topic in OWN:
+        target.codes[f"{request_name} {topic}"].append(29)
+    create_flow_topics(Admin(target), "f", SETTINGS)
+    assert caplog.text.count("keeps its configuration") == 3

@@ -23,6 +23,7 @@ from onceover.kafka.portions import OwnRecord
 from onceover.kafka.ports import Cluster, Outgoing, Refused
 from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.kafka.produce.refusals import way_out, words
 from onceover.kafka.produce.requests import ID_TAKEN
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
@@ -205,5 +206,9 @@ def _translated(cluster: Cluster, topic: str) -> Iterator[None]:
         resolve = f"check that {cluster.alias} is up, then run again"
         raise Retriable(f"{text}: {error.message}", where=topic, resolve=resolve) from error
     except Refused as error:
-        seen = error.reason or f"error {error.code}"
-        raise NeedsOperator(f"{text}: {seen}", code=KafkaCode.WRITE_REFUSED, where=topic) from error
+        raise NeedsOperator(
+            f"{text}: {words(error)}",
+            code=KafkaCode.WRITE_REFUSED,
+            where=topic,
+            resolve=f"{way_out(error)}, then run again",
+        ) from error

@@ -23,7 +23,7 @@ from onceover.connectors.record.manifest import Manifest
 from onceover.connectors.rights import check_new_topic, check_topic, check_transactional_ids, needing
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka.admin.topicfacts import topic_facts
-from onceover.kafka.admin.topics import Admin, TopicSpec
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.log import StateLog
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 Again: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], tuple[HeldProducer, dict[str, Any]]]
 
 _RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
-_COMPACTED: Final = {"cleanup.policy": "compact"}
+_COMPACTED: Final = {"cleanup.policy": "compact", **ANY_TIME}
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 # Of the 249 that a topic's name may have.
 _NAME_CHARACTERS: Final = 200

@@ -21,7 +21,7 @@ from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Ret
 from onceover.handling.deadletter import topic_spec
 from onceover.kafka import calls
 from onceover.kafka.admin.topicfacts import topic_facts
-from onceover.kafka.admin.topics import Admin, await_leaders
+from onceover.kafka.admin.topics import Admin
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.logs.between import records_between, stable_end
 from onceover.kafka.portions import portions_of
@@ -39,11 +39,6 @@ _TIMEOUT_MS: Final = 30_000
 # A crash costs no more than that much work.
 _COMMIT_S: Final = 5.0
 _COMMIT_BYTES: Final = 8 << 20
-# A record's own time is kept, whatever it is; a broker before 3.6 knows no such limits.
-_ANY_TIME: Final = {
-    "message.timestamp.before.max.ms": str((1 << 63) - 1),
-    "message.timestamp.after.max.ms": str((1 << 63) - 1),
-}
 # What keeps each record, as it was and when it was: of the topic itself, or the target's default.
 _FIT: Final = {
     "cleanup.policy": "delete",
@@ -175,15 +170,9 @@ class OrphanTopic:
             Retriable: the target is away.
             UsageError: not authorized.
         """
-        topic, admin = self.place.topic, Admin(self.target)
-        plain = replace(topic_spec(topic), replication_factor=self.replication_factor)
-        spec = replace(plain, config={**plain.config, **_ANY_TIME})
-        for error in admin.try_create([spec]).values():
-            if error.code == KafkaCode.INVALID_CONFIG:
-                admin.create_topics([plain])
-            elif error.code != KafkaCode.TOPIC_EXISTS:
-                raise error
-        await_leaders(self.target, {topic: 1})
+        # It takes a record's own time, whatever that is.
+        spec = replace(topic_spec(self.place.topic), replication_factor=self.replication_factor)
+        Admin(self.target).make_topics([spec])
         self.check_fit()
 
     def extent(self) -> ExportExtent | None:

@@ -15,14 +15,14 @@ from onceover.drills.canary import judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
 from onceover.errors import NeedsOperator
-from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec, await_leaders
 from onceover.kafka.logs.between import records_between, stable_end
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
 
 _NUMBERS: Final = 30
-_CONFIG: Final = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime"}
+_CONFIG: Final = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime", **ANY_TIME}
 
 
 @dataclass(frozen=True)

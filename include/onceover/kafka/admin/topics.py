@@ -7,7 +7,7 @@ what concerns them all. Each call has a connection of its own (``kafka.admin.cha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
@@ -35,6 +35,14 @@ _CODES: Final = {
 # A thousand topics took one broker 13 s to bring up (measured, two shared cores).
 _LED_WITHIN_S_EACH: Final = 0.05
 _NAMED: Final = 5
+
+# What makes a topic take a record whatever its time. By default one from more than an hour ahead is refused,
+# and so is whatever a machine writes whose clock is. Brokers before 3.6 have no such limits, and refuse the
+# keys.
+ANY_TIME: Final[Mapping[str, str]] = {
+    "message.timestamp.before.max.ms": str((1 << 63) - 1),
+    "message.timestamp.after.max.ms": str((1 << 63) - 1),
+}
 
 Failures = dict[str, OnceoverError]
 
@@ -84,8 +92,17 @@ class Admin:
         self._cluster = cluster
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
-        """Create the topics that do not exist yet; an existing one is left as it is."""
-        for error in self.try_create(specs).values():
+        """Create the topics that do not exist yet; an existing one is left as it is.
+
+        Of what they are to be, ``ANY_TIME`` is left out where the brokers do not know it.
+        """
+        wanted = {spec.name: spec for spec in specs}
+        failed = self.try_create(wanted.values())
+        timed = [wanted[name] for name, error in failed.items() if error.code == KafkaCode.INVALID_CONFIG]
+        again = [_without_times(spec) for spec in timed if ANY_TIME.items() <= spec.config.items()]
+        for spec in again:
+            del failed[spec.name]
+        for error in [*failed.values(), *self.try_create(again).values()]:
             if error.code != KafkaCode.TOPIC_EXISTS:
                 raise error
 
@@ -208,6 +225,10 @@ class Admin:
     def _translated(self, answer: AdminAnswer, what: str) -> OnceoverError:
         code = _CODES.get(answer.error_code, KafkaCode.ADMIN_REFUSED)
         return refused(self._alias, what, answer, code=code)
+
+
+def _without_times(spec: TopicSpec) -> TopicSpec:
+    return replace(spec, config={key: value for key, value in spec.config.items() if key not in ANY_TIME})
 
 
 def await_leaders(

@@ -17,6 +17,7 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.portions import OwnRecord, portions
 from onceover.kafka.ports import Cluster, Refused
 from onceover.kafka.produce.atleastonce import IdempotentProducer
+from onceover.kafka.produce.refusals import way_out, words
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
 
@@ -72,8 +73,12 @@ class RecordWriter:
                 ) from error
             except Refused as error:
                 self._forget()
-                seen = error.reason or f"error {error.code}"
-                raise NeedsOperator(f"{text}: {seen}", code=KafkaCode.WRITE_REFUSED, where=where) from error
+                raise NeedsOperator(
+                    f"{text}: {words(error)}",
+                    code=KafkaCode.WRITE_REFUSED,
+                    where=where,
+                    resolve=f"{way_out(error)}, then run again",
+                ) from error
 
     def _send(self, wanted: Sequence[OwnRecord]) -> None:
         if self._producer is None:

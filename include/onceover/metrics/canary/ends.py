@@ -19,8 +19,9 @@ from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.logs.between import Interval, IntervalReader
 from onceover.kafka.logs.fetcher import Fetcher
 from onceover.kafka.logs.reading import batches_in, place
-from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, Refused, TopicInfo
 from onceover.kafka.produce.atleastonce import IdempotentProducer
+from onceover.kafka.produce.refusals import own_refused
 from onceover.kafka.produce.rounds import own_batches
 from onceover.metrics.codes import MetricsCode
 from onceover.model import TopicPartition
@@ -82,7 +83,7 @@ class CanarySender:
         """Send a record and wait until it is acknowledged; after an error nobody knows if it is there.
 
         Raises:
-            OnceoverError: as of ``IdempotentProducer``.
+            OnceoverError: as of ``IdempotentProducer``; or it is refused (OWN_RECORD_REFUSED).
         """
         # What one record was waited for in vain is not taken from the next one's time.
         self._cluster.patience.renew()
@@ -99,9 +100,12 @@ class CanarySender:
             self._cluster.retry(producer.init, Deadline(_STARTING_S))
             self._producer = producer
         to = TopicPartition(self._topic, canary.partition)
-        for batch in own_batches(to, [canary.encode()], now_ms()):
-            self._producer.send([batch])
-        self._producer.drain()
+        try:
+            for batch in own_batches(to, [canary.encode()], now_ms()):
+                self._producer.send([batch])
+            self._producer.drain()
+        except Refused as error:
+            raise own_refused(error) from error
 
     def close(self) -> None:
         """Close all connections; the next record opens others."""

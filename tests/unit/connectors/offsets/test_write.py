@@ -67,7 +67,7 @@ def test_every_entry_gets_to_its_partition(broker: FakeCluster, way: Callable[[F
         ("answer", MOVED, Retriable, "kafka did not take offsets for t: .*error 6"),
         ("answer", LOST, Retriable, LOST),
         ("InitProducerId", LOST, Retriable, LOST),
-        ("answer", TOO_LARGE, NeedsOperator, "kafka did not take offsets for t: no"),
+        ("answer", TOO_LARGE, NeedsOperator, "kafka did not take offsets for t: error 10: no"),
     ],
 )
 def test_errors_of_a_transaction_say_what_to_do_next(
@@ -100,7 +100,7 @@ def test_a_commit_that_is_fenced_says_so(broker: FakeCluster, code: int) -> None
         ("InitProducerId without an id", 31, UsageError, "may not WRITE topic t on kafka"),
         ("answer", MOVED, Retriable, "kafka did not take offsets for t: .*error 6"),
         ("answer", LOST, Retriable, LOST),
-        ("answer", TOO_LARGE, NeedsOperator, "kafka did not take offsets for t: no"),
+        ("answer", TOO_LARGE, NeedsOperator, "kafka did not take offsets for t: error 10: no"),
     ],
 )
 def test_errors_without_a_transaction_say_the_same(

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from onceover.errors import Retriable
-from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec, await_leaders
 from onceover.kafka.codes import KafkaCode
 from tests.support.fakes.fakecluster import FakeCluster
 
@@ -54,3 +54,27 @@ def test_one_that_exists_is_left_with_its_partitions() -> None:
     target = cluster(0)
     made = Admin(target).make_topics([TopicSpec("t", 5), TopicSpec("new", 2)])
     assert {name: len(info.partitions) for name, info in made.items()} == {"t": 1, "new": 2}
+
+
+INVALID_CONFIG = 40
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def test_an_older_broker_has_no_limits_of_time_that_had_to_be_lifted() -> None:
+    """It refuses keys that it does not know: the topic is made without them, and others as they are meant."""
+    target = cluster(0)
+    target.codes["CreateTopics older"].append(INVALID_CONFIG)
+    wanted = [TopicSpec(name, 1, config={**COMPACT, **ANY_TIME}) for name in ("older", "newer")]
+    assert Admin(target).make_topics(wanted).keys() == {"older", "newer"}
+    assert target.all_topics["older"].config == COMPACT
+    assert target.all_topics["newer"].config == {**COMPACT, **ANY_TIME}
+
+
+@pytest.mark.parametrize(("config", "times"), [(COMPACT, 1), ({**COMPACT, **ANY_TIME}, 2)])
+def test_what_else_is_refused_is_told(config: dict[str, str], times: int) -> None:
+    target = cluster(0)
+    target.codes["CreateTopics t2"].extend([INVALID_CONFIG] * times)
+    with pytest.raises(NeedsOperator) as raised:
+        Admin(target).create_topics([TopicSpec("t2", 1, config=config)])
+    assert raised.value.code == KafkaCode.INVALID_CONFIG
+    assert "t2" not in target.all_topics
