@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 # Longer than an election; whoever waits at a terminal wonders by then.
 _SILENT_S = 5.0
-_API_PRODUCE = 0
 # A few dozen kilobytes a request.
 _KEYS_AT_ONCE = 1000
 # Brokers look at the timeout of an InitProducerId with a transactional.id only.
@@ -210,15 +209,14 @@ class LiveCluster:
             self.expected_id = cluster_id
 
     def features(self, *, anew: bool = False) -> Features:
-        """Return what the cluster can do; transaction.version 0 where the feature is unknown.
+        """Return what the cluster has finalised; transaction.version 0 where the feature is unknown.
 
         Args:
             anew: ask again: features change when a cluster is upgraded.
         """
         if self._features is None or anew:
             answer = calls.api_versions(self.control())
-            produce = answer.newest.get(_API_PRODUCE, 0)
-            self._features = Features(answer.features.get(_TRANSACTION_VERSION, 0), produce)
+            self._features = Features(answer.features.get(_TRANSACTION_VERSION, 0))
         return self._features
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
