@@ -112,7 +112,7 @@ class FakeChannel:
             raise
 
     def _answer(self, frame: bytes) -> bytes:
-        if self.node in self._cluster.silent:
+        if self.node in self._cluster.silent or self.hung_up:
             raise ConnectionLost(f"broker {self.node} of {self._cluster.alias} does not answer")
         return Answers(self._cluster).answer(self.node, frame)
 
