@@ -125,7 +125,7 @@ def test_newer_broker_with_the_older_set_is_copied_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What an upgraded cluster with an old finalized feature looks like."""
-    monkeypatch.setattr("onceover.kafka.cluster.Features", lambda *_: Features(0, 11))
+    monkeypatch.setattr("onceover.kafka.cluster.Features", lambda *_: Features(0))
     case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
     try:
         case.converge()

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self, TypeVar
 
 from onceover.ages import age_text
@@ -24,6 +25,7 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.link.channel import Address, Channel
 from onceover.kafka.link.connection import Connection, ConnectionLost
+from onceover.kafka.link.places import Place, places
 from onceover.kafka.ports import DEFAULT_TIMEOUT_S, A, ClientSettings, Features, PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -34,7 +36,6 @@ T = TypeVar("T")
 
 # Longer than an election; whoever waits at a terminal wonders by then.
 _SILENT_S = 5.0
-_API_PRODUCE = 0
 # A few dozen kilobytes a request.
 _KEYS_AT_ONCE = 1000
 # Brokers look at the timeout of an InitProducerId with a transactional.id only.
@@ -65,7 +66,8 @@ class LiveCluster:
     _control: dict[int, Channel] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
     _features: Features | None = None
-    # Brokers that left a request without an answer, or refused us: whoever else there is, is asked first.
+    # Where a request was left without an answer, or we were refused: whoever else there is, is asked first.
+    # By what their names lead to: behind one there may be several.
     _silent: set[Address] = field(default_factory=set)
 
     @property
@@ -99,20 +101,16 @@ class LiveCluster:
         addresses = self._bootstrap() if node is None else [self._address(node)]
         problem: Retriable | None = None
         refusal: UsageError | None = None
-        for address in addresses:
+        for place in places(addresses, self.patience, self._silent.__contains__):
             try:
-                connection = Connection(address, self.config.properties, self.patience, self._unanswered)
-                self._learn(connection, calls.metadata(connection, []))
-                self._silent.discard(address)
-                self.config.login.accepted()
-                return connection
+                return self._reached(place)
             except ConnectionLost as error:
                 problem = error
                 if node is not None:
                     self._brokers.pop(node, None)  # it may have moved: look it up again next time
             except UsageError as error:
                 # Its certificate has expired, say, or it cannot reach what checks logins.
-                self._silent.add(address)
+                self._silent.add(place.at)
                 refusal = refusal or error
         if refusal is not None:
             raise self._refused(refusal, node, others_away=problem is not None) from refusal
@@ -122,12 +120,23 @@ class LiveCluster:
             resolve=f"check that {self.alias} is up and that bootstrap.servers is right, then run again",
         ) from problem
 
-    def _unanswered(self, address: Address) -> None:
+    def _reached(self, place: Place) -> Connection:
+        if place.problem is not None:
+            raise place.problem
+        told = partial(self._unanswered, place.at)
+        properties = self.config.properties
+        connection = Connection(place.broker, properties, self.patience, told, place.at, place.of)
+        self._learn(connection, calls.metadata(connection, []))
+        self._silent.discard(place.at)
+        self.config.login.accepted()
+        return connection
+
+    def _unanswered(self, at: Address, address: Address) -> None:
         """Ask others first, and ask this broker by a new connection: a dead host answers on none of them.
 
         Each of the older ones would be waited for on its own.
         """
-        self._silent.add(address)
+        self._silent.add(at)
         for connection in self._control.values():
             if connection.address == address and not connection.in_flight:
                 connection.close()
@@ -175,7 +184,7 @@ class LiveCluster:
         known = list(dict.fromkeys([*self._brokers.values(), *configured]))
         if self.anywhere:
             random.shuffle(known)
-        return sorted(known, key=self._silent.__contains__)
+        return known
 
     def _address(self, node: int) -> Address:
         address = self._brokers.get(node)
@@ -216,15 +225,14 @@ class LiveCluster:
             self.expected_id = cluster_id
 
     def features(self, *, anew: bool = False) -> Features:
-        """Return what the cluster can do; transaction.version 0 where the feature is unknown.
+        """Return what the cluster has finalised; transaction.version 0 where the feature is unknown.
 
         Args:
             anew: ask again: features change when a cluster is upgraded.
         """
         if self._features is None or anew:
             answer = calls.api_versions(self.control())
-            produce = answer.newest.get(_API_PRODUCE, 0)
-            self._features = Features(answer.features.get(_TRANSACTION_VERSION, 0), produce)
+            self._features = Features(answer.features.get(_TRANSACTION_VERSION, 0))
         return self._features
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:

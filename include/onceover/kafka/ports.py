@@ -70,10 +70,9 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class Features:
-    """What the brokers can do, read once per cluster object."""
+    """What the cluster as a whole has finalised; which versions of a request a broker speaks is its own."""
 
     transaction_version: int
-    max_produce_version: int
 
 
 class Patient(Protocol):
@@ -201,7 +200,7 @@ class Brokers(Patient, Protocol):
         """Alias and client properties."""
 
     def features(self, *, anew: bool = False) -> Features:
-        """Return what the cluster can do; transaction.version 0 where the feature is unknown.
+        """Return what the cluster has finalised; transaction.version 0 where the feature is unknown.
 
         Args:
             anew: ask again: features change when a cluster is upgraded.

@@ -389,10 +389,10 @@ ALERTS: Final = (
         f"increase({m.RECEIPTS_PASSED.name}[15m]) > 0",
         "15m",
         TICKET,
-        f"the counters of flow {_FLOW} lack receipts: there are more than a look reads",
+        f"the counters of flow {_FLOW} lack receipts: there are more than a look reads, or damaged ones",
         "onceover metrics --interval 5s",
         "The rates of records and bytes are too low; everything else is exact. A shorter interval reads "
-        "less at once.",
+        "less at once. Records of the offset map that nobody can read are named in the exporter's log.",
     ),
     AlertRule(
         "CanaryLate",

@@ -275,7 +275,7 @@ LANE_ABORTED: Final = _counter(
 RECEIPTS_PASSED: Final = _counter(
     "receipts_passed_over_total",
     FLOW,
-    "Receipts that were not counted: there were too many of them for one look.",
+    "Receipts that were not counted: too many for one look, or nobody can read them.",
 )
 
 # ---- the canary

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.ports import Cluster
 from onceover.metrics import catalogue as m
 from onceover.metrics.canary.track import CanaryCounts
@@ -40,6 +40,7 @@ class FlowTally:
         self._receipts, self._held_back = ReceiptCounts(), HeldBack()
         self._tail = MapTail(flow, _MOST_RECEIPTS)
         self._lock = threading.Lock()
+        self._said = ""
 
     def count(self, entry: Mapping[str, Any], target: Cluster) -> None:
         """Count what was committed since the last call; while it cannot be read, at a later one.
@@ -57,11 +58,19 @@ class FlowTally:
             try:
                 read = self._tail.read(target)
             except OnceoverError as error:
-                log.debug("the receipts of %s cannot be read: %s", self._flow, error)
+                self._say(error)
                 return
             counts.count(read.records)
-            counts.passed_over += read.passed_over
+            counts.passed_over += read.passed_over + read.unread
             counts.looked()
+
+    def _say(self, error: OnceoverError) -> None:
+        # What passes by itself the next look makes good. Anything else is for a person, once.
+        is_new = not isinstance(error, Retriable) and str(error) != self._said
+        level = logging.WARNING if is_new else logging.DEBUG
+        log.log(level, "the receipts of %s cannot be read, and are not counted: %s", self._flow, error)
+        if is_new:
+            self._said = str(error)
 
     def add_to(self, figures: Figures, entry: Mapping[str, Any], now_s: float, most_topics: int) -> None:
         """Take down a look, and add what is counted.

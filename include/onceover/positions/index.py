@@ -22,7 +22,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.each import answers_in_time
 from onceover.kafka.ports import DEFAULT_TIMEOUT_S, Cluster
 from onceover.positions.codes import PositionCode
-from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point, Unread
+from onceover.positions.reader import Chunk, MapChanged, MapTopic, Point, say_unread
 from onceover.positions.store import Anchor, MapStore, StoreDamaged
 from onceover.state import names
 from onceover.wire.codes import WireCode
@@ -292,20 +292,11 @@ def _follow(
                     break  # another process has applied it
                 at = Point(chunk.next_offset, chunk.epoch)
                 for unread in chunk.unread:
-                    _say(topic, partition, unread)
+                    say_unread(topic, partition, unread)
             yield
         at, proof = store.point(partition), None
         begin = at or Point(start)
     store.expire(partition, start)
-
-
-def _say(topic: MapTopic, partition: int, unread: Unread) -> None:
-    whose = f"{unread.key.source} -> {unread.key.target}" if unread.key else "nobody"
-    log.warning(
-        "a record of the offset map cannot be read and is left out: partition %d of it, offset %d, of %s "
-        "(topic id %s): %s",
-        *(partition, unread.offset, whose, topic.topic_id, unread.error),
-    )
 
 
 class _Proof:

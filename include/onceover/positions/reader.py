@@ -6,6 +6,7 @@ what the topic says, whether old records were merged meanwhile or not.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -24,6 +25,8 @@ from onceover.wire.batches.batch import Buffer
 from onceover.wire.batches.records import decode
 from onceover.wire.batches.visibility import Visible
 from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value, key_named_by
+
+log = logging.getLogger(__name__)
 
 # One answer is decoded and applied as a whole: a quarter of a second of work, a few MB of memory.
 _MAX_BYTES: Final = 1 << 20
@@ -188,6 +191,16 @@ class MapTopic:
             if unread and not skip:
                 raise unread[0].error
             yield Chunk(number, entries, part.next_offset, part.epoch, unread)
+
+
+def say_unread(topic: MapTopic, partition: int, unread: Unread) -> None:
+    """Name a record that is left out, for a person."""
+    whose = f"{unread.key.source} -> {unread.key.target}" if unread.key else "nobody"
+    log.warning(
+        "a record of the offset map cannot be read and is left out: partition %d of it, offset %d, of %s "
+        "(topic id %s): %s",
+        *(partition, unread.offset, whose, topic.topic_id, unread.error),
+    )
 
 
 def _entries(batches: Iterable[Visible], start: int) -> tuple[list[MapEntry], list[Unread]]:

@@ -6,6 +6,7 @@ transactions where one is used.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
@@ -20,6 +21,7 @@ from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import fetch_committed
+from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.logs.between import read_topic
 from onceover.kafka.ports import Cluster, Features, Outgoing
 from onceover.kafka.produce.notes import RecordWriter
@@ -34,7 +36,8 @@ from tests.support.session.wait import wait_until
 
 _WITHIN_S = 30.0
 _TIMEOUT_MS = 15_000
-OLDER, NEWER = Features(0, 11), Features(2, 13)
+_PRODUCE = 0
+OLDER, NEWER = Features(0), Features(2)
 
 
 @dataclass
@@ -368,6 +371,16 @@ def test_a_coordinator_is_one_of_the_brokers(side: Side) -> None:
     assert calls.find_coordinators(cluster.control(), [side.name], calls.GROUP) == {side.name: (0, node)}
     cluster.forget_coordinator(side.name, calls.GROUP)
     assert cluster.coordinator(side.name, calls.GROUP).usable
+
+
+def test_a_broker_hangs_up_on_a_version_that_it_does_not_speak(side: Side) -> None:
+    """What it speaks it tells itself."""
+    channel = side.cluster.open()
+    newest = calls.api_versions(channel).newest[_PRODUCE]
+    number = channel.next_correlation_id()
+    channel.send_frame([struct.pack(">ihhi", 8, _PRODUCE, newest + 1, number)], number, bytes)
+    with pytest.raises(ConnectionLost):
+        channel.receive()
 
 
 # ---- trying again

@@ -41,7 +41,7 @@ def test_sequences_wrap_and_every_record_is_there_once(
     per_transaction: int,
 ) -> None:
     """The older request set, whose sequences go on from transaction to transaction; batches that straddle."""
-    monkeypatch.setattr("onceover.kafka.cluster.Features", lambda *_: Features(0, 11))
+    monkeypatch.setattr("onceover.kafka.cluster.Features", lambda *_: Features(0))
     path = write_flow(tmp_path, unique_name, source_cluster.client, target_cluster.client, [unique_name])
     _, target = open_clusters(InlineFlow(path).watch.flow)
     tp = TopicPartition(unique_name, 0)

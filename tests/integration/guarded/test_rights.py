@@ -232,7 +232,7 @@ def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
     With the older set of requests, one topic without the right keeps the others out of a transaction.
     """
     if requests == "older":
-        monkeypatch.setattr(LiveCluster, "features", lambda _self, **_: Features(0, 11))
+        monkeypatch.setattr(LiveCluster, "features", lambda _self, **_: Features(0))
     topics = Topics(guarded, replica, WHILE_COPYING)
     with replica.running() as live:
         topics.feed()

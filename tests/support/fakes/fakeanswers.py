@@ -15,6 +15,7 @@ from kafka.protocol import admin, consumer, metadata, producer
 from kafka.protocol.consumer.group import OffsetDeleteRequest, OffsetDeleteResponse
 
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset
+from onceover.kafka.link.connection import ConnectionLost
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import iter_batches
 from tests.support.fakes.fakebroker import FakeBroker, Taken
@@ -33,6 +34,7 @@ _UNKNOWN_TOPIC_ID: Final = 100
 # From here on partitions become part of a transaction by being produced to (KIP-890).
 _ADDS_BY_ITSELF: Final = 12
 _BY_TOPIC_ID: Final = 13
+_PRODUCE: Final = 0
 _LIST_GROUPS: Final = 16
 _API_VERSIONS: Final = 18
 _PORT: Final = 9092
@@ -55,6 +57,8 @@ class Answers:
     def answer(self, node: int, frame: bytes) -> bytes:
         """Return what a broker answers to a request, behind the correlation id."""
         key, version = struct.unpack_from(">hh", frame)
+        if version > self._speaks(node).get(key, version):
+            raise ConnectionLost(f"broker {node} of {self._of.alias} has closed the connection")
         name, request_type, response_type = _KINDS[key]
         request = request_type.decode(frame, version=version, header=True)
         answered: Callable[[int, int, Any], dict[str, Any]] = getattr(self, f"_{name}")
@@ -108,6 +112,7 @@ class Answers:
 
     def _produce(self, node: int, version: int, request: Any) -> dict[str, Any]:
         kind = producer.ProduceResponse.TopicProduceResponse
+        self._of.produced_by.append(version)
         by_id = version >= _BY_TOPIC_ID
         names = {topic.id: name for name, topic in self._of.all_topics.items()}
         topics = []
@@ -450,14 +455,19 @@ class Answers:
         return {"throttle_time_ms": 0, "coordinators": found}
 
     def _versions(self, node: int, version: int, request: Any) -> dict[str, Any]:
-        del node, version, request
+        del version, request
         return {
             "error_code": 0,
             "throttle_time_ms": 0,
-            "api_keys": [(0, 0, self._of.feature.max_produce_version), (_LIST_GROUPS, 0, 5)],
+            "api_keys": [(key, 0, newest) for key, newest in self._speaks(node).items()],
             "finalized_features": [("transaction.version", self._of.feature.transaction_version, 0)],
             "supported_features": [],
         }
+
+    def _speaks(self, node: int) -> dict[int, int]:
+        """Return the newest version of requests that brokers of several releases differ in."""
+        usual = {_PRODUCE: self._of.produce_version, _LIST_GROUPS: 5}
+        return {**usual, **self._of.newest[node]}
 
 
 def _by_topic(answers: Iterator[tuple[TopicPartition, Any]]) -> dict[str, Any]:

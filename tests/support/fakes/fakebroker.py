@@ -50,7 +50,9 @@ class FakeBroker:
         log: what was asked, in order.
         heard: told of a request and of what it is about; what it raises is the answer.
         undecided: of groups, how many answers more say that an open transaction will commit their positions.
+        produce_version: the newest that brokers speak; ``newest``: by broker and API key, where it differs.
         throttle_ms: of the next answers to Produce.
+        produced_by: the versions of Produce, in order.
         batches: what was produced, in order; ``sizes``: of each, refused ones among them.
     """
 
@@ -58,6 +60,8 @@ class FakeBroker:
         self.alias = alias
         self.id = cluster_id or f"{alias}-id"
         self.feature = features
+        self.produce_version = 13
+        self.produced_by: list[int] = []
         self.all_topics: dict[str, FakeTopic] = {}
         self.groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self.codes: dict[str, deque[int | str]] = defaultdict(deque)
@@ -66,6 +70,7 @@ class FakeBroker:
         self.log: list[str] = []
         self.heard: Callable[[str, str], None] = lambda _request, _subject: None
         self.undecided: dict[str, int] = {}
+        self.newest: dict[int, dict[int, int]] = defaultdict(dict)
         self.throttle_ms: deque[int] = deque()
         self.batches: list[Taken] = []
         self.sizes: list[int] = []

@@ -31,7 +31,7 @@ from tests.support.fakes.fakebroker import FakeBroker
 from tests.support.fakes.fakelogs import FakeLog, FakeTopic
 
 T = TypeVar("T")
-MODERN: Final = Features(transaction_version=2, max_produce_version=13)
+MODERN: Final = Features(transaction_version=2)
 _PENDING_OFFSETS: Final = 88
 _API_VERSIONS: Final = 18
 _SENT: Final = {0: "Produce", 1: "Fetch"}
@@ -112,7 +112,7 @@ class FakeChannel:
             raise
 
     def _answer(self, frame: bytes) -> bytes:
-        if self.node in self._cluster.silent:
+        if self.node in self._cluster.silent or self.hung_up:
             raise ConnectionLost(f"broker {self.node} of {self._cluster.alias} does not answer")
         return Answers(self._cluster).answer(self.node, frame)
 

@@ -41,7 +41,8 @@ def target(
     transaction_version: int = 2, max_produce_version: int = 13, *, alias: str = "west"
 ) -> FakeCluster:
     """Return a target with topic ``t``: partition 0 led by broker 1, partition 1 by broker 2."""
-    made = FakeCluster(alias, feature=Features(transaction_version, max_produce_version))
+    made = FakeCluster(alias, feature=Features(transaction_version))
+    made.produce_version = max_produce_version
     made.add_topic("t", TOPIC_ID, ends=(100, 200), leaders={0: 1, 1: 2})
     return made
 

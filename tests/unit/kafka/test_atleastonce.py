@@ -15,6 +15,7 @@ from tests.support.fakes.fakecluster import FakeCluster
 from tests.unit.kafka.scenes import GROUP, OFFSETS, P0, P1, batch, names_of, producer, target
 
 SOURCE = P0
+PRODUCE = 0
 
 
 def both(cluster: FakeCluster) -> AtLeastOnceProducer:
@@ -158,6 +159,16 @@ def test_a_missing_right_is_named(cluster: FakeCluster) -> None:
     cluster.codes["InitProducerId without an id"].append(31)
     with pytest.raises(UsageError, match="not authorized"):
         made.init()
+
+
+@pytest.mark.parametrize("older", [1, 2])
+def test_each_broker_gets_the_version_that_it_speaks(older: int) -> None:
+    """While brokers are upgraded one by one, whichever is first."""
+    cluster = target(0, 13)
+    cluster.newest[older][PRODUCE] = 9
+    made = both(cluster)
+    made.send([data(P0), data(P1)])
+    assert len(made.drain()) == 2
 
 
 def test_topic_recreated_before_its_progress_is_noticed_where_produce_goes_by_name() -> None:

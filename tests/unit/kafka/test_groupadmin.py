@@ -55,6 +55,18 @@ def test_a_broker_that_does_not_answer_is_named_and_the_others_are_heard() -> No
     assert [str(error) for error in listing.unheard] == ["broker 2 of west does not answer"]
 
 
+@pytest.mark.parametrize("older", [1, 2])
+def test_each_broker_is_asked_by_the_version_that_it_speaks(older: int) -> None:
+    """While brokers are upgraded one by one, whichever is first; and what comes back may be another one."""
+    cluster = west()
+    cluster.newest[older][groupcalls.LIST_GROUPS_KEY] = 4
+    asking = admin(cluster)
+    assert set(asking.groups().groups) == {"group-1", "group-2"}
+    cluster.newest[3 - older][groupcalls.LIST_GROUPS_KEY] = 4
+    cluster.control(3 - older).hung_up = True
+    assert not asking.groups().unheard
+
+
 @pytest.mark.parametrize("unled", [[], [1], [0, 1]])
 def test_groups_that_nobody_coordinates_are_told_of(unled: list[int]) -> None:
     """A broker that is given up is named no more, and everybody else answers."""

@@ -33,6 +33,8 @@ from tests.unit.kafka.scenes import (
     whole_transaction,
 )
 
+PRODUCE = 0
+
 # ---- order
 
 
@@ -83,8 +85,51 @@ def test_requests_of_the_older_set_in_their_order() -> None:
 )
 def test_produce_version_follows_the_request_set(features: tuple[int, int], expected: int) -> None:
     """Never mixed: Produce above 11 would add partitions implicitly."""
-    made = producer(target(*features))
-    assert made._link.version == expected
+    cluster = target(*features)
+    producer(cluster).send([batch(P0)])
+    assert cluster.produced_by == [expected]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+@pytest.mark.parametrize("newer", [(2, 13, 12), (0, 10, 9)], ids=["v5", "v3"])
+def test_each_broker_gets_the_version_that_it_speaks(newer: tuple[int, int, int], first: int) -> None:
+    """While brokers are upgraded one by one, whichever is first: the older one hangs up on what is newer."""
+    cluster = target(*newer[:2])
+    cluster.newest[first][PRODUCE] = newer[2]
+    made = producer(cluster)
+    made.send([batch(P0), batch(P1)])
+    assert len(made.drain()) == 2
+    made.add_offsets(GROUP, OFFSETS)
+    made.commit()
+    assert names_of(cluster)[1] in cluster.log
+
+
+def test_a_leader_that_comes_back_with_another_version_is_asked_anew() -> None:
+    """On a new connection of the same session: upgraded, or put back."""
+    cluster = target(2, 12)
+    made = producer(cluster)
+    whole_transaction(made)
+    for version in (13, 12):
+        cluster.newest[1][PRODUCE] = version
+        for connection in cluster.connections:
+            connection.hung_up = True
+        whole_transaction(made)
+
+
+def test_what_went_by_name_is_compared_though_its_leader_goes_by_id_now() -> None:
+    """It hung up between two batches of a transaction, and came back as a newer one."""
+    cluster = target(2, 12)
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    cluster.newest[1][PRODUCE] = 13
+    for connection in cluster.connections:
+        connection.hung_up = True
+    made.send([batch(P0)])
+    made.drain()
+    cluster.all_topics["t"].id = UUID(int=8)
+    with pytest.raises(MustReset, match="recreated between its records and the commit"):
+        made.commit()
 
 
 def test_request_set_is_chosen_anew_at_each_init() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -50,6 +51,8 @@ class Brokers:
         nodes = [SimpleNamespace(node_id=n, host="b", port=n) for n in numbers]
         answer = SimpleNamespace(cluster_id="c", brokers=nodes, topics=[])
         monkeypatch.setattr(module, "Connection", self._connection)
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 0))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         monkeypatch.setattr(calls, "metadata", lambda *_: answer)
         servers = ",".join(f"b:{n}" for n in numbers)
         self.cluster = LiveCluster(ClientConfig("east", {"bootstrap.servers": servers}, Login(clock=clock)))

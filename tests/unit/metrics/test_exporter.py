@@ -17,7 +17,7 @@ import pytest
 
 from onceover.cli.main import main
 from onceover.drills.history import DrillHistory
-from onceover.errors import Retriable, UsageError
+from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.groups.standing import unknown_standing
 from onceover.metrics import tallies as counted
 from onceover.metrics.canary.thread import CanaryThread
@@ -367,6 +367,32 @@ class Tail:
     def read(self, _target: object) -> TailRead:
         self.read_to += 10
         return TailRead([receipt(self.read_to - 10, self.read_to)])
+
+
+@pytest.mark.usefixtures("counting")
+def test_receipts_that_nobody_can_read_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like those that are too many: the counters lack them."""
+    monkeypatch.setattr(Tail, "read", lambda *_: TailRead((), passed_over=2, unread=3))
+    told = lines(looked(FlowMonitor(folder / "good.yaml", SETTINGS, Tallies())), "receipts_passed_over_total")
+    assert told == {'onceover_receipts_passed_over_total{flow="good"} 5.0'}
+
+
+@pytest.mark.usefixtures("counting")
+def test_counters_that_stand_still_for_a_reason_that_stays_are_told_of_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What passes is none: the next look counts it."""
+    errors: list[OnceoverError] = [Retriable("west is away"), *[UsageError("not authorized")] * 3]
+
+    def fails(*_: object) -> TailRead:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(Tail, "read", fails)
+    monitor = FlowMonitor(folder / "good.yaml", SETTINGS, Tallies())
+    while errors:
+        looked(monitor)
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warned == ["the receipts of good cannot be read, and are not counted: not authorized"]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.groups.offsetportions import offset_portions
 from onceover.kafka.groups.offsets import GroupOffsets, fetch_committed
+from onceover.kafka.link.channel import Channel
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -75,7 +76,8 @@ class GroupAdmin:
     def __init__(self, cluster: Cluster, retry_s: float = _RETRY_S) -> None:
         self.cluster = cluster
         self._retry_s = retry_s
-        self._version: int | None = None
+        # By broker, of ListGroups, and on which connection it was told.
+        self._versions: dict[int, tuple[Channel, int]] = {}
 
     def groups(self) -> GroupListing:
         """Ask every broker for the groups that it coordinates.
@@ -209,13 +211,19 @@ class GroupAdmin:
 
     def _list(self, node: int) -> list[ListedGroup]:
         connection = self.cluster.control(node)
-        if self._version is None:
-            self._version = groupcalls.list_groups_version(connection)
-        code, groups = groupcalls.list_groups(connection, self._version)
+        code, groups = groupcalls.list_groups(connection, self._version(node, connection))
         action = classify(Api.LIST_GROUPS, code)
         if action is not Action.OK:
             raise failure(self.cluster.alias, Api.LIST_GROUPS, action, code, f"broker {node}")
         return groups
+
+    def _version(self, node: int, connection: Channel) -> int:
+        """Ask each broker, and again on each new connection: they are upgraded one by one."""
+        told_on, version = self._versions.get(node, (None, 0))
+        if told_on is not connection:
+            version = groupcalls.list_groups_version(connection)
+            self._versions[node] = connection, version
+        return version
 
     def _undecided(self, group: str) -> Retriable:
         text = f"a transaction of group {group} on {self.cluster.alias} is not decided"

@@ -1,6 +1,6 @@
 """The requests about consumer groups that only the moving of groups needs; the rules of ``kafka.calls``.
 
-ListGroups is the one request whose version is chosen by the broker's answer: before v5 (Kafka 3.8) there
+The version of ListGroups is chosen by what the very broker says that it speaks: before v5 (Kafka 3.8) there
 are no types, and every group is a classic one.
 """
 

@@ -51,6 +51,8 @@ CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_MS = 40_000
 # A broker that is alive answers the first request of a connection at once, whatever it is doing otherwise.
 _FIRST_ANSWER_S = 10.0
+# Of an attempt at one of many addresses: a packet that was lost is sent again after a second.
+_SHORTEST_PART_S = 2.0
 # No line that is worth a copy is slower, whatever else it carries.
 _SLOWEST_BYTES_PER_S = 16 << 10
 # When a request is overdue, what has arrived meanwhile is still read.
@@ -100,7 +102,8 @@ class _Pending(NamedTuple):
     within_s: float
 
 
-def _no_address(address: Address) -> UsageError:
+def no_address(address: Address) -> UsageError:
+    """Return the error for what can be the address of nobody."""
     return UsageError(
         f"{address} can be no address of a broker",
         code=KafkaCode.BAD_ADDRESS,
@@ -154,10 +157,12 @@ class Connection:
     """Open, authenticated connection. Not thread-safe.
 
     Args:
-        address: the broker.
+        address: the broker, as it is called.
         properties: librdkafka keys of the cluster's client.
         patience: with the cluster; none given up on unless it is limited.
         silent: told the address when it leaves a request without an answer.
+        at: one of the addresses that the name has; None for whichever accepts first.
+        of: how many it has; up to five together are waited for as long as a single one.
 
     Raises:
         ConnectionLost: the broker is not reachable or hangs up.
@@ -172,8 +177,12 @@ class Connection:
         properties: Mapping[str, str],
         patience: Patience | None = None,
         silent: Callable[[Address], None] = lambda _: None,
+        at: Address | None = None,
+        of: int = 1,
     ) -> None:
         self.address = address
+        self._at = at or address
+        self._of = of
         self._silent = silent
         self._patience = patience or Patience()
         self._properties = properties
@@ -186,30 +195,30 @@ class Connection:
         self._answered = False
         context = tls_context(properties)
         if not 0 < address.port < _PORTS:
-            raise _no_address(address)
+            raise no_address(address)
         began_s = time.monotonic()
         try:
-            within_s = self._patience.share_s(CONNECT_TIMEOUT_S)
-            self._socket = socket.create_connection(address, timeout=within_s)
+            within_s = self._patience.share_s(self._part_s(CONNECT_TIMEOUT_S))
+            self._socket = socket.create_connection(self._at, timeout=within_s)
             _keep_alive(self._socket)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
         except ssl.SSLCertVerificationError as error:
             raise UsageError(
-                f"the certificate of {address} is not trusted: {error.verify_message}",
+                f"the certificate of {self._met} is not trusted: {error.verify_message}",
                 resolve="set ssl.ca.location to the authority that signed the brokers' certificates",
             ) from error
         except (ConnectionRefusedError, TimeoutError, socket.gaierror) as error:
             self._patience.spend(time.monotonic() - began_s)
             if isinstance(error, TimeoutError):
                 silent(address)
-            raise ConnectionLost(f"no connection to {address}: {error}") from error
+            raise ConnectionLost(f"no connection to {self._met}: {error}") from error
         except OSError as error:
             self._patience.spend(time.monotonic() - began_s)
             raise self._never_answered(error) from error
         except ValueError as error:
             # Python's resolver, asked for what can be no host: nothing has left this machine.
-            raise _no_address(address) from error
+            raise no_address(address) from error
         self._timeout_s = int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000
         self._waits_s = self._timeout_s
         self._socket.settimeout(self._timeout_s)
@@ -220,6 +229,15 @@ class Connection:
             except OnceoverError:  # no token, no ticket
                 self.close()
                 raise
+
+    @property
+    def _met(self) -> str:
+        """Who it is, for messages: behind one name there may be others."""
+        return str(self.address) if self._of == 1 else f"{self.address} ({self._at.host})"
+
+    def _part_s(self, seconds: float) -> float:
+        """Return how much of a time this one may take of the addresses that its name has."""
+        return max(min(seconds, _SHORTEST_PART_S), seconds / self._of)
 
     # ---- requests
 
@@ -276,7 +294,9 @@ class Connection:
                 self._send_plain(buffers, by_s)
         except OSError as error:
             raise self._lost(error, began_s) from error
-        patience_s = self._timeout_s if self._answered else min(_FIRST_ANSWER_S, self._timeout_s)
+        patience_s = (
+            self._timeout_s if self._answered else min(self._part_s(_FIRST_ANSWER_S), self._timeout_s)
+        )
         within_s = held_s + self._patience.share_s(patience_s)
         due_s = time.monotonic() + within_s
         self._pending.append(_Pending(correlation_id, decoder, max_answer_bytes, due_s, within_s))
@@ -470,12 +490,12 @@ class Connection:
             self._silent(self.address)
         if not self._answered:
             return self._never_answered(error)
-        return ConnectionLost(f"the connection to {self.address} failed: {error or type(error).__name__}")
+        return ConnectionLost(f"the connection to {self._met} failed: {error or type(error).__name__}")
 
     def _never_answered(self, error: OSError) -> OnceoverError:
         """Tell a listener that will never talk to this client from a broker that is away for the moment."""
         if not isinstance(error, TimeoutError):
-            wrong = wrong_protocol(self.address, self._properties)
+            wrong = wrong_protocol(self.address, self._properties, self._at)
             if wrong is not None:
                 return wrong
         if isinstance(error, _OtherProtocolError):
@@ -483,7 +503,7 @@ class Connection:
         hung_up = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
         if isinstance(error, ssl.SSLError) and not isinstance(error, hung_up):
             return refused_by_tls(self.address, error)
-        return ConnectionLost(f"no connection to {self.address}: {error or type(error).__name__}")
+        return ConnectionLost(f"no connection to {self._met}: {error or type(error).__name__}")
 
     # ---- SASL
 

@@ -31,9 +31,16 @@ _CODE: Final = struct.Struct(">h")
 _MAX_ANSWER_BYTES: Final = 1 << 16
 
 
-def wrong_protocol(address: tuple[str, int], properties: Mapping[str, str]) -> UsageError | None:
-    """Return the error when the listener speaks another security protocol than ours, else None."""
-    spoken = _spoken(address, properties)
+def wrong_protocol(
+    address: tuple[str, int], properties: Mapping[str, str], at: tuple[str, int]
+) -> UsageError | None:
+    """Return the error when the listener speaks another security protocol than ours, else None.
+
+    Args:
+        address: as the broker is called.
+        at: where it was met: behind one name there may be others.
+    """
+    spoken = _spoken(at, address[0], properties)
     if spoken is None:
         return None
     ours = properties.get("security.protocol", "plaintext").upper()
@@ -70,36 +77,36 @@ def no_kafka(address: object, seen: bytes) -> UsageError:
     )
 
 
-def _spoken(address: tuple[str, int], properties: Mapping[str, str]) -> str | None:
+def _spoken(at: tuple[str, int], host: str, properties: Mapping[str, str]) -> str | None:
     if uses_tls(properties):
-        if _answers_plainly(address):
-            return "SASL_PLAINTEXT" if _wants_sasl(address, None) else "PLAINTEXT"
-    elif _shakes_hands(address):
+        if _answers_plainly(at, host):
+            return "SASL_PLAINTEXT" if _wants_sasl(at, host, None) else "PLAINTEXT"
+    elif _shakes_hands(at):
         return "SSL or SASL_SSL"
-    if sasl_mechanism(properties) is None and _wants_sasl(address, tls_context(properties)):
+    if sasl_mechanism(properties) is None and _wants_sasl(at, host, tls_context(properties)):
         return "SASL_SSL" if uses_tls(properties) else "SASL_PLAINTEXT"
     return None
 
 
-def _answers_plainly(address: tuple[str, int]) -> bool:
+def _answers_plainly(at: tuple[str, int], host: str) -> bool:
     request = ApiVersionsRequest(version=0)
-    return _ask(address, None, request) is not None
+    return _ask(at, host, None, request) is not None
 
 
-def _wants_sasl(address: tuple[str, int], context: ssl.SSLContext | None) -> bool:
-    answer = _ask(address, context, SaslHandshakeRequest(version=1, mechanism=_MECHANISM))
+def _wants_sasl(at: tuple[str, int], host: str, context: ssl.SSLContext | None) -> bool:
+    answer = _ask(at, host, context, SaslHandshakeRequest(version=1, mechanism=_MECHANISM))
     if answer is None or len(answer) < _CODE.size:
         return False
     (code,) = _CODE.unpack_from(answer)
     return bool(code != _NO_SASL)
 
 
-def _shakes_hands(address: tuple[str, int]) -> bool:
+def _shakes_hands(at: tuple[str, int]) -> bool:
     """Tell whether the listener answers a TLS greeting with TLS, be it a refusal."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent or believed
     try:
-        with socket.create_connection(address, _TIMEOUT_S) as plain, context.wrap_socket(plain):
+        with socket.create_connection(at, _TIMEOUT_S) as plain, context.wrap_socket(plain):
             return True
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
@@ -107,11 +114,11 @@ def _shakes_hands(address: tuple[str, int]) -> bool:
         return False
 
 
-def _ask(address: tuple[str, int], context: ssl.SSLContext | None, request: Any) -> bytes | None:
+def _ask(at: tuple[str, int], host: str, context: ssl.SSLContext | None, request: Any) -> bytes | None:
     """Return the answer without its correlation id, or None when there is no sensible one."""
     request.with_header(correlation_id=1, client_id="onceover")
-    with suppress(OSError), socket.create_connection(address, _TIMEOUT_S) as plain:
-        stream = plain if context is None else context.wrap_socket(plain, server_hostname=address[0])
+    with suppress(OSError), socket.create_connection(at, _TIMEOUT_S) as plain:
+        stream = plain if context is None else context.wrap_socket(plain, server_hostname=host)
         with stream:
             stream.sendall(request.encode(framed=True, header=True))
             size = _LENGTH.unpack(_exactly(stream, _LENGTH.size))[0]

@@ -15,7 +15,7 @@ from onceover.errors import OnceoverError, Retriable, Unanswered
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Cluster, Outgoing, TxnProducer
 from onceover.kafka.produce import requests as produce
-from onceover.kafka.produce.requests import BY_TOPIC_ID, ProduceLink
+from onceover.kafka.produce.requests import ProduceLink
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.txn.idempotent import IdempotentState
@@ -50,7 +50,6 @@ class IdempotentProducer:
             Retriable: the target is away.
             UsageError: not authorized.
         """
-        self._link.version = min(BY_TOPIC_ID, self._cluster.features(anew=True).max_produce_version)
         result = self._cluster.fresh_producer_id()
         action = classify(Api.INIT_PRODUCER_ID, result.error_code)
         if action is Action.OK:

@@ -34,8 +34,8 @@ from onceover.txn.classify import Action, Api, classify, concerns_partition
 from onceover.txn.txnstate import Phase, RequestSet, TxnState
 from onceover.wire.batches.batch import stamp
 
-_PRODUCE_V5_SET: Final = 12
-_PRODUCE_V3_SET: Final = 11
+# By a newer one a broker would add partitions to the transaction by itself (KIP-890).
+_NEWEST_IN_V3_SET: Final = 11
 # The coordinator reads its log, is not there, or is no longer this one.
 _UNREADY: Final = frozenset({14, 15, 16})
 _CLOSING: Final = "the previous transaction is still being closed"
@@ -107,11 +107,7 @@ class TransactionalProducer:
         features = self._cluster.features(anew=True)
         chosen = RequestSet.V5 if features.transaction_version >= 2 else RequestSet.V3
         self._state.reset(chosen)
-        if features.max_produce_version >= BY_TOPIC_ID and chosen is RequestSet.V5:
-            self._link.version = BY_TOPIC_ID
-        else:
-            newest = _PRODUCE_V5_SET if chosen is RequestSet.V5 else _PRODUCE_V3_SET
-            self._link.version = min(newest, features.max_produce_version)
+        self._link.newest = BY_TOPIC_ID if chosen is RequestSet.V5 else _NEWEST_IN_V3_SET
         self._state.init_sent()
         result = self._cluster.init_producer_id(self._id, self._timeout_ms)
         action = classify(Api.INIT_PRODUCER_ID, result.error_code)

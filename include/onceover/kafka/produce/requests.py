@@ -18,6 +18,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
+from onceover.kafka import calls
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link.channel import Channel
 from onceover.kafka.link.connection import wait_readable
@@ -30,6 +31,9 @@ from onceover.wire.hotpath import ProduceData, encode_produce
 
 # Produce by topic id: a topic recreated meanwhile is refused instead of written (docs/facts.md).
 BY_TOPIC_ID: Final = 13
+# Of Kafka 3.1, and in every later one.
+_OLDEST: Final = 9
+_PRODUCE_KEY: Final = 0
 # Below the transaction's timeout (15 s): later, the target aborts for us and we would look fenced.
 PATIENCE_S: Final = 10.0
 # The markers of the previous transaction take a few ms; a shorter pause only adds requests.
@@ -47,9 +51,14 @@ _SETTINGS: Final = {
 
 @dataclass
 class _Route:
-    """One connection to one leader, with what is unanswered on it, oldest first."""
+    """One connection to one leader, with what is unanswered on it, oldest first.
+
+    ``spoken`` is the newest version of Produce that this leader speaks, on this connection: while brokers are
+    upgraded one by one, the next one may speak another, and so may this one once it has restarted.
+    """
 
     connection: Channel
+    spoken: int
     in_flight: InFlight
     unanswered: deque[tuple[list[Outgoing], Departure]] = field(default_factory=deque)
     mute_until_s: float = -math.inf
@@ -83,7 +92,9 @@ class ProduceLink:
         answered: Callable[[Outgoing, Any], bool],
         in_flight_bytes: int = 0,
     ) -> None:
-        self.version = BY_TOPIC_ID
+        # Of Produce, however new a leader is: whoever produces may need an older one.
+        self.newest = BY_TOPIC_ID
+        self._by_name: set[str] = set()
         self._in_flight_bytes = in_flight_bytes
         # By broker: some may be near, and others far away.
         self._in_flight: dict[int, InFlight] = {}
@@ -179,13 +190,13 @@ class ProduceLink:
     def check_topic_ids(self, targets: Iterable[TopicPartition]) -> None:
         """Compare topic ids before a commit, where Produce goes by name (docs/facts.md): data written to a
         topic that was recreated meanwhile would be lost silently."""
-        if self.version >= BY_TOPIC_ID:
+        by_name = [tp for tp in targets if tp.topic in self._by_name]
+        if not by_name:
             return
-        targets = list(targets)
-        names = sorted({tp.topic for tp in targets})
+        names = sorted({tp.topic for tp in by_name})
         now = self._cluster.each_topic(names)
         for name in names:
-            concerned = [tp for tp in targets if tp.topic == name]
+            concerned = [tp for tp in by_name if tp.topic == name]
             if name in now.failed:
                 raise now.failed[name].about(*concerned)
             if name not in now.found or now.found[name].topic_id != self._topics[name].topic_id:
@@ -208,7 +219,9 @@ class ProduceLink:
             for b in batches
         ]
         correlation_id = route.connection.next_correlation_id()
-        version = self.version
+        version = self._version(route)
+        if version < BY_TOPIC_ID:
+            self._by_name.update(b.target.topic for b in batches)
         frame = encode_produce(
             data,
             version=version,
@@ -228,7 +241,7 @@ class ProduceLink:
         if throttle_ms > 0:
             route.mute_until_s = time.monotonic() + throttle_ms / 1000
             self._mute_until_s = max(self._mute_until_s, route.mute_until_s)
-        by_id = self.version >= BY_TOPIC_ID
+        by_id = self._version(route) >= BY_TOPIC_ID
         batches, departure = route.unanswered.popleft()
         route.in_flight.answered(departure)
         waiting = {
@@ -286,9 +299,14 @@ class ProduceLink:
         if route is None or (not route.unanswered and not self._takes(route)):
             if route is not None:
                 route.connection.close()
+            connection = self._cluster.open(node)
+            spoken = max(_OLDEST, calls.api_versions(connection).newest.get(_PRODUCE_KEY, 0))
             in_flight = self._in_flight.setdefault(node, InFlight())
-            route = self._routes[node] = _Route(self._cluster.open(node), in_flight)
+            route = self._routes[node] = _Route(connection, spoken, in_flight)
         return route
+
+    def _version(self, route: _Route) -> int:
+        return min(self.newest, route.spoken)
 
     @staticmethod
     def _takes(route: _Route) -> bool:
