@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from onceover.backoff import Deadline
@@ -126,13 +127,28 @@ def abort(
             # Others may have begun and ended meanwhile, and promoted these: then it has to stand.
             fenced = set(fenced) & set(fence.topics())
             # First: production waits for it, and what a rehearsal has left may be on a cluster that is away.
+            ours = partial(journal.check, drill)
             if fenced:
-                fence.take_down(drill, fenced, Deadline(_REMOVE_S))
-            removed = _removed(removal, lambda: journal.check(drill), len(fenced))
+                _let_in(fence, drill, fenced, removal, ours)
+            removed = _removed(removal, ours, len(fenced))
         finally:
             journal.append(drill, chains.ENDED, {"result": chains.DrillResult.REMOVED})
     over = None if withdrawn == ended else withdrawn
     return Aborted(ended, was_alive, removed, tuple(sorted(fenced)), over)
+
+
+def _let_in(
+    fence: LeftFence, drill: str, topics: Collection[str], removal: Removal, ours: Callable[[], None]
+) -> None:
+    """Let writers in; where they cannot be, what rehearsals have left is taken away all the same."""
+    try:
+        fence.take_down(drill, topics, Deadline(_REMOVE_S))
+    except OnceoverError:
+        try:
+            removal.remove(Deadline(_REMOVE_S), ours)
+        except OnceoverError as error:
+            log.warning("what rehearsals may have left is still there: %s", error)
+        raise
 
 
 def _removed(removal: Removal, ours: Callable[[], None], unfenced: int) -> Remains:

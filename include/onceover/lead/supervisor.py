@@ -201,8 +201,8 @@ class Supervisor:
         self._tell(partial(self._note_refused, just_read=False))
         self._tell(self._note_standstills)
         if now >= self._next_positions_s:
-            self._tell(self._mirror_positions)
-            self._next_positions_s = time.monotonic() + _POSITIONS_S
+            written = self._tell(self._mirror_positions)
+            self._next_positions_s = time.monotonic() + (_POSITIONS_S if written else _COMPLAINTS_S)
         self._upkeep.tick()
 
     def _discovery_is_due(self, now_s: float) -> bool:
@@ -283,10 +283,11 @@ class Supervisor:
         self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
         if asks_to_stop(self._requests.values.get(names.REQUEST_FINISH), self._layout().run):
-            self._notes.write(names.REQUEST_FINISH, None)
+            # It names this run, and means no other.
+            self._tell(partial(self._notes.write, names.REQUEST_FINISH, None))
         self._mirror.finish()
         # What the last round could not write: short runs have no other.
-        self._note_refused(just_read=True)
+        self._tell(partial(self._note_refused, just_read=True))
 
     def close(self) -> None:
         """Close everything; the clusters belong to the caller."""
@@ -402,13 +403,17 @@ class Supervisor:
 
     # ---- signs of life
 
-    def _tell(self, write: Callable[[], None]) -> None:
+    def _tell(self, write: Callable[[], None]) -> bool:
         """Write what is for people; where the target does not take it, that is said, and ends no run.
 
         Nothing is copied by it, and what is refused may be so for a clock that has jumped.
+
+        Returns:
+            Whether it was written.
         """
         try:
             write()
+            return True
         except NeedsOperator as error:
             if error.code not in (KafkaCode.WRITE_REFUSED, KafkaCode.OWN_RECORD_REFUSED):
                 raise
@@ -416,6 +421,7 @@ class Supervisor:
             if now_s >= self._next_complaint_s:
                 log.error("status shows what was before: %s", error)  # noqa: TRY400 - no bug, no traceback
                 self._next_complaint_s = now_s + _COMPLAINTS_S
+            return False
 
     def _beat(self) -> None:
         self._requests.poll()

@@ -101,6 +101,20 @@ def test_writers_are_let_in_though_a_broker_is_silent_that_has_nothing_to_do_wit
     assert let_in == ["orders"]
 
 
+def test_what_rehearsals_have_left_is_taken_away_though_writers_cannot_be_let_in() -> None:
+    """The source is gone, for good perhaps; what is told is that they are kept off."""
+    journal, removal = Journal(False), Removal("canary")
+    journal.put("d1", chains.BEGUN)
+
+    def gone(*_: object) -> object:
+        raise Retriable("no broker of east answers")
+
+    fence = LeftFence(lambda: {"orders"}, tuple, lambda: None, gone)
+    with pytest.raises(Retriable, match="no broker of east answers"):
+        abort(journal, removal, fence, "orders-dr", lambda _: False)  # type: ignore[arg-type]
+    assert removal.there.nothing
+
+
 def test_without_writers_to_be_let_in_a_silent_broker_is_all_that_is_told() -> None:
     with pytest.raises(Retriable, match=r"^broker 3"):
         ended(Journal(), Unheard())

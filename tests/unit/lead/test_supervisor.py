@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest import mock
 
 import pytest
 
@@ -14,7 +15,9 @@ from onceover.lead.enroller import Newest, Start
 from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
 from onceover.operate.status import flow_status
+from onceover.planning.plan import Refusal
 from onceover.state import names
+from onceover.state.records.layout import DONE
 from onceover.stops.requests import asked_to_end, stop_request
 from tests.support.fakes.fakelogs import FakeLog
 from tests.support.raw.mutations import Content
@@ -431,6 +434,27 @@ def test_an_end_that_is_refused_is_a_persons_and_the_lanes_are_ended_all_the_sam
     assert failed.value.code == "OWN_RECORD_REFUSED"
     lanes = [names.lane_id(FLOW, lane) for lane in range(2)]
     assert all(scene.west.owners[each] > owners[each] for each in lanes)
+
+
+def test_a_note_that_is_refused_makes_no_failure_of_a_run_that_has_said_that_it_is_done(
+    scene: Leading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scene.led()
+    run.finish_lanes()
+    run.refused = [Refusal("shop.late", "TARGET_REFUSES", "it says no", "ask it")]
+    refuses = mock.Mock(side_effect=NeedsOperator("it did not take it", code="WRITE_REFUSED"))
+    monkeypatch.setattr(run._notes, "write", refuses)
+    run.end()
+    assert refuses.call_count == 2
+    assert scene.layout.ended_why == DONE
+
+
+def test_the_daily_positions_are_tried_again_soon_where_they_were_refused(scene: Leading) -> None:
+    run = scene.led()
+    run._next_positions_s = scene.now_s
+    scene.west.codes["answer"].extend([MISDATED] * 9)
+    run.tick()
+    assert scene.now_s < run._next_positions_s <= scene.now_s + 60
 
 
 def test_a_sign_of_life_that_is_refused_ends_no_run(

@@ -118,10 +118,9 @@ class GroupAdmin:
         Raises:
             Retriable: no broker of the cluster answers.
         """
-        control = self.cluster.control()
-        if not self._retry(lambda: groupcalls.lists_all_groups(control)):
+        if not self._retry(lambda: groupcalls.lists_all_groups(self.cluster.control())):
             return False
-        topics = self._retry(lambda: calls.metadata(control, [OFFSETS_TOPIC])).topics
+        topics = self._retry(lambda: calls.metadata(self.cluster.control(), [OFFSETS_TOPIC])).topics
         return not any(classify(Api.METADATA, topic.error_code) is Action.UNAUTHORIZED for topic in topics)
 
     def committed(self, group: str) -> dict[TopicPartition, calls.CommittedOffset]:

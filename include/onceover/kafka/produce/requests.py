@@ -300,7 +300,11 @@ class ProduceLink:
             if route is not None:
                 route.connection.close()
             connection = self._cluster.open(node)
-            spoken = max(_OLDEST, calls.api_versions(connection).newest.get(_PRODUCE_KEY, 0))
+            try:
+                spoken = max(_OLDEST, calls.api_versions(connection).newest.get(_PRODUCE_KEY, 0))
+            except BaseException:
+                connection.close()
+                raise
             in_flight = self._in_flight.setdefault(node, InFlight())
             route = self._routes[node] = _Route(connection, spoken, in_flight)
         return route
