@@ -29,8 +29,8 @@ class FilterRecords:
         header: name of a header that the record has.
         header_value: regular expression (RE2) for the whole value of that header.
 
-    A key or value that is UTF-8 is matched as text, any other one as if each of its bytes were the character
-    of that number.
+    A key or value that is UTF-8 matches as text; one that is not ASCII also as if each of its bytes were the
+    character of that number.
     """
 
     def __init__(
@@ -74,13 +74,17 @@ def _true(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
 def _matches(contents: pa.BinaryArray, anchored: str) -> npt.NDArray[np.bool_]:
     """Tell which contents an expression matches: of binary columns RE2 sees bytes, of strings characters."""
     try:
-        return _true(pc.match_substring_regex(contents.cast(pa.string()), anchored))
+        texts = contents.cast(pa.string())
     except pa.ArrowInvalid:
         # Some are no UTF-8, which is rare.
         is_text = pc.match_substring_regex(contents, _UTF8)
-    texts = pc.if_else(is_text, contents, None).cast(pa.string())
-    by_text, by_bytes = (pc.match_substring_regex(each, anchored) for each in (texts, contents))
-    return _true(pc.if_else(is_text, by_text, by_bytes))
+        texts = pc.if_else(is_text, contents, None).cast(pa.string())
+    found = _true(pc.match_substring_regex(texts, anchored))
+    # Of a number, the bytes may be UTF-8 by chance.
+    others = np.flatnonzero(~_true(pc.string_is_ascii(texts)))
+    if others.size:
+        found[others] |= _true(pc.match_substring_regex(contents.take(pa.array(others)), anchored))
+    return found
 
 
 def _anchored(name: str, pattern: str) -> str:

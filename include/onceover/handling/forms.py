@@ -294,16 +294,36 @@ class RecordHandling(_Form):
             headers = tuple([(str.encode(name, "utf-8", "surrogateescape"), v) for name, v in out.headers])
         except (TypeError, ValueError):
             raise CallFailed(_NO_BYTES) from None
-        if not _are_bytes(out.key, out.value, *[content for _, content in headers]):
-            raise CallFailed(_NO_BYTES)
+        key, value = out.key, out.value
+        if not _are_bytes(key, value, *[content for _, content in headers]):
+            key, value = _as_bytes(key), _as_bytes(value)
+            headers = tuple([(name, _as_bytes(content)) for name, content in headers])
         # The offset as it was handed over: `out` may have another number that is equal.
-        body = wire.encode_body(out.key, out.value, headers)
+        body = wire.encode_body(key, value, headers)
         return out.partition, (given.offset, out.timestamp_ms, body, 0)
 
 
 def _are_bytes(*contents: Any) -> bool:
-    """Tell whether contents can be written; another buffer may have more bytes than it has elements."""
+    """Tell whether contents can be written as they are."""
     for content in contents:  # noqa: SIM110 - as a generator it takes twice the time, for each record
         if not isinstance(content, _WRITABLE):
             return False
     return True
+
+
+def _as_bytes(content: Any) -> bytes | None:
+    """Return what is written for a content; a buffer of anything but single bytes is none.
+
+    Raises:
+        CallFailed: it cannot be written.
+    """
+    if content is None or isinstance(content, bytes):
+        return content
+    try:
+        view = memoryview(content)
+    except (TypeError, ValueError, BufferError):
+        raise CallFailed(_NO_BYTES) from None
+    # A single number of NumPy's is a buffer as well, without a dimension.
+    if view.itemsize != 1 or view.ndim != 1 or not view.contiguous:
+        raise CallFailed(_NO_BYTES)
+    return bytes(view)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import os
-import signal
 
 import pyspark.worker  # noqa: F401 - what each fork runs
 from pyspark.daemon import manager
@@ -20,14 +18,4 @@ def fork_workers(work: str) -> None:
     importlib.import_module(work)
     # All of it stays: no worker looks through it for garbage, which writes to the pages that they share.
     gc.freeze()
-    os.register_at_fork(after_in_child=_hear_of_the_end)
     manager()
-
-
-def _hear_of_the_end() -> None:
-    """Have SIGTERM end this process as Ctrl-C does.
-
-    What Spark's daemon answers it with is inherited otherwise, and ends with ``sys.exit``: in the middle of a
-    handler's call that would be taken for the handler's own.
-    """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -101,6 +101,29 @@ handler_args: {{client: {{size: 0x1F}}}}
     assert flow.handler_args == {"client": {"size": 31}}
 
 
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [("30_000", "30000"), ("3_0_0_0_0", "30000"), ("030000", "30000"), ("30000", "30000")],
+)
+def test_a_client_s_number_may_be_written_in_groups(written: str, taken: str, write_flow: FlowWriter) -> None:
+    """As YAML reads one, which a flow file's clients were read by before."""
+    changes = {"source": {"client": {"bootstrap.servers": "a:1", "socket.timeout.ms": written}}}
+    flow = load_flow(write_flow(changes), environ=ENVIRON)
+    assert resolve_clients(flow, ENVIRON)[0].properties["socket.timeout.ms"] == taken
+    text = _json(extra={"bootstrap.servers": "a:1", "socket.timeout.ms": written})
+    assert _connection(text).properties["socket.timeout.ms"] == taken
+
+
+@pytest.mark.parametrize(
+    "written", ["_30000", "30000_", "30__000", "30,000", "0x7530", "8:20:00", "1_0", "300_001", "٣٠٠٠٠"]
+)
+def test_anything_else_is_no_number_of_a_client(written: str) -> None:
+    """To another base it may be meant otherwise than it is read."""
+    text = _json(extra={"bootstrap.servers": "a:1", "socket.timeout.ms": written})
+    (line,) = _faults(lambda: _connection(text))
+    assert "socket.timeout.ms: out of range" in line and "a whole number from 10000 to 300000" in line
+
+
 def test_no_way_of_showing_a_client_shows_a_secret() -> None:
     """Printing, logging and reports redact; pickling and copying into plain data are refused."""
     client = _connection(_json(extra=PRIVATE))

@@ -259,6 +259,12 @@ narrow.target_partitions = lambda count: count - 1  # type: ignore[attr-defined]
 NUMBER = 7
 
 
+def _released() -> memoryview:
+    view = memoryview(b"abc")
+    view.release()
+    return view
+
+
 def unwritable(record: Record) -> dict[str, Any]:
     """Return what is no list of records, by what is wrong with it."""
     numbers = np.array([1, 2, 3], np.int32)
@@ -279,7 +285,11 @@ def unwritable(record: Record) -> dict[str, Any]:
         "array value": [record.replace(value=numbers)],
         "array key": [record.replace(key=array("i", [1]))],
         "view": [record.replace(value=memoryview(array("i", [1, 2])))],
+        "gaps": [record.replace(value=memoryview(b"abcd")[::2])],
+        "table": [record.replace(value=np.zeros((2, 2), np.uint8))],
+        "released": [record.replace(value=_released())],
         "number": [record.replace(value=7)],
+        "numpy number": [record.replace(value=np.uint8(7))],
         "headers": [record.replace(headers=(("h", "text"),))],
         "array header": [record.replace(headers=(("h", numbers),))],
         "no headers": [record.replace(headers=None)],
@@ -293,6 +303,13 @@ def much_the_same(record: Record) -> Iterable[Record]:
     """Return what can be written, though it is not quite of the type."""
     headers = (("h", bytearray()),)
     return (Record(record.topic, 1, float(record.offset), 5, np.bytes_(b"k"), bytearray(b"v\0"), headers),)  # type: ignore[arg-type]  # as untyped code does
+
+
+def buffers(record: Record) -> Iterable[Record]:
+    """Return single bytes that belong to something else: a part of a value, Arrow's, NumPy's."""
+    key = np.array([107, 0xFF], np.uint8)
+    headers = (("h", pa.py_buffer(b"\0w")), ("n", None))
+    yield Record(record.topic, 1, record.offset, 5, key, memoryview(b"magicabc")[5:], headers)  # type: ignore[arg-type]  # as untyped code does
 
 
 def outcome(record: Record, what: Any) -> Any:

@@ -189,7 +189,11 @@ def _batch_with(bad: set[int]) -> bytes:
         ("array value", "bytes or None"),
         ("array key", "bytes or None"),
         ("view", "bytes or None"),
+        ("gaps", "bytes or None"),
+        ("table", "bytes or None"),
+        ("released", "bytes or None"),
         ("number", "bytes or None"),
+        ("numpy number", "bytes or None"),
         ("headers", "bytes or None"),
         ("array header", "bytes or None"),
         ("no headers", "bytes or None"),
@@ -211,6 +215,15 @@ def test_what_is_as_good_as_bytes_is_written() -> None:
     assert handled.bad == []
     assert [(offset, r.key, r.value, r.headers) for offset, r in outputs(handled)[1]] == [
         (offset, b"k", b"v\0", ((b"h", b""),)) for offset in range(3)
+    ]
+
+
+def test_bytes_that_belong_to_something_else_are_written() -> None:
+    """A prefix is cut off best without a copy."""
+    handled = handling("buffers", partitions=2).process(group_of(stored(0, 3)), request())
+    assert handled.bad == []
+    assert [(offset, r.key, r.value, r.headers) for offset, r in outputs(handled)[1]] == [
+        (offset, b"k\xff", b"abc", ((b"h", b"\0w"), (b"n", None))) for offset in range(3)
     ]
 
 

@@ -150,7 +150,8 @@ TEXTS = [
     ("Stra[sß]e", "Straße", True),
     ("(?i)MÜLLER", "Müller", True),
     (".{6}", "Müller", True),
-    (".{7}", "Müller", False),
+    (".{7}", "Müller", True),
+    (".{5}", "Müller", False),
     (r"\p{Greek}+", "αβγ", True),
     ("[^ü]*", "Müller", False),
     ("M.*", "M\n\u2028", True),
@@ -179,10 +180,24 @@ def test_filter_matches_what_is_no_utf8_byte_by_byte() -> None:
         found: list[int] = FilterRecords("keep", pattern)(batch(rows)).column(5).to_pylist()
         return found
 
-    assert kept("eu-..") == [0, 3]
+    assert kept("eu-..") == [0, 2, 3]
     assert kept("eu-.") == [1, 2]
     assert kept(r"eu-[\xc0-\xff]\n?") == [0, 1, 2]
     assert kept("eu-.*") == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("beside", [[], [None], [b"\xff"]])
+@pytest.mark.parametrize("pattern", [".{8}", r"\x00+[\x01-\xff]+", r"[\x80-\xff]{8}|[^\xff]{8}"])
+def test_filter_finds_a_number_whatever_its_bytes_happen_to_decode_to(
+    pattern: str, beside: list[bytes | None]
+) -> None:
+    """Those of the last two are UTF-8, of a character less than bytes: they are no other kind of key."""
+    keys = [number.to_bytes(8) for number in (1, 300, 42, 200, 50089, 50304)]
+    rows = batch([(key, None, [(b"h", key)]) for key in [*keys, *beside]])
+    by_key = {action: FilterRecords(action, pattern)(rows) for action in ("keep", "drop")}
+    assert by_key["keep"].column(5).to_pylist() == [0, 1, 2, 3, 4, 5]
+    assert by_key["drop"].column(5).to_pylist() == list(range(6, len(rows)))
+    assert FilterRecords("keep", None, "h", pattern)(rows).num_rows == 6
 
 
 @given(st.lists(st.binary(max_size=6) | st.text(max_size=3).map(str.encode), max_size=6))

@@ -1,23 +1,32 @@
-"""How a worker that Spark forks hears that it is to end."""
+"""What the workers that Spark forks inherit, and what a handler forks from them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-# Spark's daemon answers SIGTERM with a SystemExit, and what it forks inherits that.
+# Spark's own worker around a handler that forks; the daemon that it comes from answers SIGTERM itself.
 _DAEMON = """
-import os, signal, sys, time
+import os, signal, socket, sys
+import pyspark.worker
+from pyspark.daemon import worker
 from onceover.spark import forking
+
+def is_default():
+    return signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+def handler(*_):
+    print("worker", is_default(), flush=True)
+    if os.fork() == 0:
+        print("child", is_default(), flush=True)
+        os._exit(0)
+    os.wait()
 
 def manager():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if os.fork() == 0:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        except BaseException as error:
-            print(type(error).__name__, flush=True)
-        os._exit(0)
+        pyspark.worker.main = handler
+        os._exit(worker(socket.socket(), True))
     os.wait()
 
 forking.manager = manager
@@ -25,7 +34,7 @@ forking.fork_workers("json")
 """
 
 
-def test_a_worker_that_is_told_to_end_does_not_look_like_a_library_that_exits() -> None:
-    """A handler's own ``sys.exit`` is its record's fault: a signal in the middle of its call is not."""
+def test_sigterm_ends_a_worker_and_what_its_handler_forks() -> None:
+    """Whatever they compute: no call takes it for an exception of its own, or holds it up."""
     found = subprocess.run([sys.executable, "-c", _DAEMON], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["KeyboardInterrupt"]
+    assert found.stdout.splitlines() == ["worker True", "child True"]

@@ -196,12 +196,16 @@ class HandlerReplay(NamedTuple):
 
 
 def _written(content: Any) -> bytes | None:
-    """Return a key or value as bytes; another buffer may have more of them than it has elements."""
+    """Return a key or value as bytes; a buffer of anything but single bytes, one after the other, is none."""
     if content is None or isinstance(content, bytes):
         return content
-    if isinstance(content, bytearray):
-        return bytes(content)
-    raise CallFailed("key, value and headers have to be bytes or None")
+    try:
+        buffer = memoryview(content)
+    except (TypeError, ValueError, BufferError):
+        buffer = None
+    if buffer is None or (buffer.ndim, buffer.itemsize) != (1, 1) or not buffer.contiguous:
+        raise CallFailed("key, value and headers have to be bytes or None")
+    return bytes(buffer)
 
 
 def _calls(records: Iterable[AuditedRecord], most: int) -> Iterator[list[AuditedRecord]]:

@@ -67,7 +67,8 @@ def _one_of(values: Collection[str], *, upper: bool) -> Check:
 
 def _between(low: int, high: int) -> Check:
     def check(value: str) -> str:
-        if not re.fullmatch(r"[0-9]{1,10}", value.strip()) or not low <= int(value) <= high:
+        # Underscores between digits, as in the numbers of a YAML file.
+        if not re.fullmatch(r"[0-9](?:_?[0-9]){0,9}", value.strip()) or not low <= int(value) <= high:
             raise Invalid("out of range", f"a whole number from {low} to {high}")
         return str(int(value))
 

@@ -190,6 +190,8 @@ def test_what_a_copy_writes_is_expected() -> None:
     """What is as good as bytes is; and rows out of order, which are handed over in smaller parts."""
     (outcome,) = HandlerReplay(_handler(samples.much_the_same), SOURCES[0], 2).outcomes(_recs()[:1])
     assert outcome == Expected(1, make_rec(10, b"k", b"v\0", ((b"h", b""),), 5))
+    (outcome,) = HandlerReplay(_handler(samples.buffers), SOURCES[0], 2).outcomes(_recs()[:1])
+    assert outcome == Expected(1, make_rec(10, b"k\xff", b"abc", ((b"h", b"\0w"), (b"n", None)), 5))
     form = _handler(partial(samples.batch_outcome, what="order"), vectorised=True)
     assert list(HandlerReplay(form, SOURCES[0], 1).outcomes(_recs()[:3])) == [
         Expected(0, record) for record in _recs()[:3]
