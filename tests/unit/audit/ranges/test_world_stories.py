@@ -427,7 +427,10 @@ def test_dead_letters_of_a_source_topic_that_was_deleted_excuse_nothing(
     assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 7)]
 
 
-def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_they_are() -> None:
+@pytest.mark.parametrize("since", [{0: 1}, {}], ids=["from another topic", "from the same"])
+def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_they_are(
+    since: dict[int, int],
+) -> None:
     """The enrolment's time is the neighbour's then; this partition has had one topic all along."""
     world = World(KINDS["record"])
     world.older_release = True
@@ -435,7 +438,7 @@ def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_t
     world.bad(1)
     world.copy(1, 9)
     later_ms = next(world.now_ms) + 3_600_000
-    world.enrolment = replace(world.enrolment, since={0: 1}, changed={0: "approval"}, at_ms=later_ms)
+    world.enrolment = replace(world.enrolment, since=since, changed={0: "approval"}, at_ms=later_ms)
     answer = audit(world, START)
     assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
 
