@@ -1,9 +1,9 @@
 """Which records a flow has diverted, by its dead-letter topics' own word.
 
 Invariant: a record that is missing on the target counts as diverted only when a dead-letter topic names its
-partition and offset, of the very topic that is copied now; that it was diverted is told as unverifiable,
-never as right. Where nobody can tell what a topic names, that is told, and nobody concludes that it names
-nothing.
+partition and offset, of the very topic that is copied now, since that copy was begun; that it was diverted is
+told as unverifiable, never as right. Where nobody can tell what a topic names, that is told, and nobody
+concludes that it names nothing.
 """
 
 from __future__ import annotations
@@ -54,15 +54,17 @@ class Doubt(NamedTuple):
 
 
 class CopyBegun(NamedTuple):
-    """Of which topic a partition is copied now, and since when.
+    """Of which topic a partition is copied now, and since when, or some time before that.
 
     Args:
         source_id: the topic's id.
-        at_ms: since when; of dead letters that name no topic's id, earlier ones are of another one.
+        at_ms: since when; what was diverted earlier an earlier copy has diverted.
+        enrolled_ms: of dead letters that name no topic's id, earlier ones are of another one.
     """
 
     source_id: UUID
     at_ms: int
+    enrolled_ms: int = 0
 
 
 class Letter(NamedTuple):
@@ -79,9 +81,11 @@ class Letter(NamedTuple):
     at_ms: int
 
     def of(self, copy: CopyBegun) -> bool:
-        """Tell whether it names a record of the topic that is copied now."""
+        """Tell whether it names a record of the topic that is copied now, and of this copy."""
+        if self.at_ms < copy.at_ms:
+            return False
         if self.topic_id is None:
-            return self.at_ms >= copy.at_ms
+            return self.at_ms >= copy.enrolled_ms
         return self.topic_id == str(copy.source_id).encode()
 
 

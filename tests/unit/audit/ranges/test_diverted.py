@@ -18,7 +18,7 @@ from tests.support.fakes.fakelogs import FakeTopic
 from tests.support.raw.mutations import Content
 
 SOURCE: Final = TopicPartition("orders", 3)
-NOW: Final = CopyBegun(UUID(int=7), at_ms=1_000)
+NOW: Final = CopyBegun(UUID(int=7), at_ms=500, enrolled_ms=1_000)
 THIS: Final = str(NOW.source_id).encode()
 Headers = tuple[tuple[bytes, bytes | None], ...]
 
@@ -49,8 +49,13 @@ def named(*letters: tuple[int, Headers]) -> DeadLetters:
 def test_letters_of_another_topic_of_the_name_name_nothing() -> None:
     """By its id; by their time where an older release wrote none."""
     other = str(UUID(int=8)).encode()
-    found = named((1, own(b"1", THIS)), (2_000, own(b"2", other)), (999, own(b"3")), (1_000, own(b"4")))
+    found = named((999, own(b"1", THIS)), (2_000, own(b"2", other)), (999, own(b"3")), (1_000, own(b"4")))
     assert found == DeadLetters(frozenset({1, 4}))
+
+
+def test_letters_of_an_earlier_copy_of_the_topic_name_nothing() -> None:
+    """What it diverted may have been copied since."""
+    assert named((499, own(b"1", THIS)), (500, own(b"2", THIS))) == DeadLetters(frozenset({2}))
 
 
 def test_headers_that_the_record_had_itself_say_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -425,6 +426,59 @@ def test_dead_letters_of_a_source_topic_that_was_deleted_excuse_nothing(
     answer = audit(world, START)
     assert {(str(e.kind), e.source_offset) for e in answer.result.findings} == {("LOST", 4)}
     assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 7)]
+
+
+@pytest.mark.parametrize("target", [True, False], ids=["into another topic", "into the same"])
+@pytest.mark.parametrize("older_release", [False, True], ids=["by id", "by time"])
+@pytest.mark.parametrize("kind", ["record", "at-least-once"])
+def test_dead_letters_of_an_earlier_copy_of_the_topic_excuse_nothing(
+    kind: str, *, older_release: bool, target: bool
+) -> None:
+    """What had refused the record was mended, and the topic copied again: it was copied then."""
+    world = World(KINDS[kind])
+    world.older_release = older_release
+    world.bad(0)
+    world.copy(0, 9)
+    assert reasons(audit(world, START)) == {"DEAD_LETTER"}
+    world.copy_anew(source=False, target=target)
+    world.refuses = False
+    world.produce(0, 3, 0)
+    world.copy(0, 9)
+    assert audit(world, START).verdict is Verdict.PASS
+    world.change(world.truth.homes[0, 0][0], None)
+    answer = audit(world, START)
+    assert [(str(e.kind), e.source_offset) for e in answer.result.findings] == [("LOST", 0)]
+
+
+def test_dead_letters_of_an_earlier_copy_that_began_before_this_one_excuse_nothing() -> None:
+    """The map still tells of what the source has deleted since."""
+    world = World(KINDS["record"])
+    world.produce(0, 1, 0)
+    world.copy(0, 9)
+    world.bad(0)
+    world.copy(0, 9)
+    world.expire(0, 1, target=False)
+    world.copy_anew(source=False, target=False)
+    world.refuses = False
+    world.copy(0, 9)
+    world.change(world.truth.homes[0, 1][0], None)
+    answer = audit(world, START)
+    assert [(str(e.kind), e.source_offset) for e in answer.result.findings] == [("LOST", 1)]
+
+
+def test_dead_letters_of_a_copy_whose_beginning_the_map_has_forgotten_are_what_they_are() -> None:
+    """Nobody knows when it was."""
+    world = World(KINDS["record"])
+    world.bad(0)
+    world.copy(0, 9)
+    world.copy_anew(source=False, target=False)
+    world.copy(0, 9)
+    world.now_ms = count(next(world.now_ms) + 3_600_000)
+    world.produce(0, 3, 0)
+    world.copy(0, 9)
+    world.forget(2)
+    answer = audit(world, START)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
 
 
 @pytest.mark.parametrize("since", [{0: 1}, {}], ids=["from another topic", "from the same"])
