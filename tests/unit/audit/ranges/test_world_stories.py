@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from onceover.errors import Retriable
+from onceover.errors import Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import Answer, audit, check, keep
@@ -516,6 +516,19 @@ def test_dead_letters_in_a_topic_that_is_gone_are_no_loss(kind: str) -> None:
     for more in ((), (Event("audit"),), (Event("produce", 0, 2), Event("copy", 0))):
         answer = told(kind, *story, *more)
         assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DELETED"})
+
+
+@pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
+def test_dead_letters_in_a_topic_that_may_not_be_read_are_no_loss(kind: str) -> None:
+    """No audit ends by it, and what was copied since cannot be among them."""
+    more = (Event("produce", 0, 4), Event("copy and lose", 0, 4))
+    for story, findings in ((RENAMED, []), ((*RENAMED, *more), ["LOST"])):
+        world = live(kind, story, audits=())
+        world.target.unanswered[LETTERS] = UsageError("west refuses metadata")
+        answer = audit(world)
+        check(world, answer)
+        assert [str(each.kind) for each in answer.result.findings] == findings
+        assert reasons(answer) == {"UNREADABLE"}
 
 
 @pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
