@@ -183,7 +183,8 @@ def diverted(target: Cluster, topics: Mapping[str, int], flow: str, today: str |
     ends = AskedEnds(target, others_answer=True)
     bounds = log_bounds(ends, infos)
     logs = {tp: PartitionLog(infos[tp.topic].topic_id, *each) for tp, each in bounds.items()}
-    for tp, each in settled(ends, logs, _MARKERS_S).items():
+    logs |= settled(ends, {tp: each for tp, each in logs.items() if reading.waits(tp, each)}, _MARKERS_S)
+    for tp, each in logs.items():
         if tp not in ends.away:
             reading.read(tp, each)
     reading.doubts += [Doubt(Reason.NO_LEADER, why) for why in ends.away.values()]
@@ -222,13 +223,21 @@ class _Reading:
                 raise error
         return each
 
+    def waits(self, tp: TopicPartition, log_: PartitionLog) -> bool:
+        """Tell whether a partition names something behind an open transaction; others' are no concern."""
+        behind: _Named = {}
+        try:
+            self._note(_undecided(tp, log_), behind)
+        except OnceoverError:
+            return True  # ``read`` says why
+        return bool(behind)
+
     def read(self, tp: TopicPartition, log_: PartitionLog) -> None:
         """Note what a partition names."""
-        undecided = max(log_.start, log_.stable)
         try:
             self._note(Stretch(tp, log_.topic_id, log_.start, log_.stable), self.named)
             # Also what was aborted meanwhile: with the next audit that is decided.
-            self._note(Stretch(tp, log_.topic_id, undecided, log_.end, committed=False), self.hidden)
+            self._note(_undecided(tp, log_), self.hidden)
         except Gone as error:
             self.doubts.append(Doubt(error.reason, error.message))
         except Retriable as error:
@@ -253,6 +262,10 @@ class _Reading:
                 letter = _letter(rec, self._flow)
                 if letter is not None:
                     named.setdefault(letter[0], set()).add(letter[1])
+
+
+def _undecided(tp: TopicPartition, log_: PartitionLog) -> Stretch:
+    return Stretch(tp, log_.topic_id, max(log_.start, log_.stable), log_.end, committed=False)
 
 
 def _of_batch(stretch: Stretch, read: ReadBatch) -> Iterator[AuditedRecord]:

@@ -158,3 +158,16 @@ def test_todays_topic_is_to_be_granted(error: OnceoverError) -> None:
     reads = patch("onceover.audit.ranges.diverted.read_batches", side_effect=REFUSED, autospec=True)
     with reads, pytest.raises(UsageError):
         diverted(cluster, {"letters": 1}, "dr", "letters")
+
+
+@pytest.mark.parametrize(("flow", "asked"), [(b"dr", 4), (b"another", 3)])
+def test_nobody_waits_for_transactions_that_hold_no_letter_of_the_flow(flow: bytes, asked: int) -> None:
+    """Others write there all the time: each audit would wait as long as it may."""
+    cluster = target((2_000, own(b"1", THIS)))
+    letters: FakeTopic = cluster.all_topics["letters"]
+    letters.logs[0].append([Content(b"k", b"v", own(b"2", THIS, flow), 2_000)], 9)
+    with patch("onceover.audit.ranges.diverted._MARKERS_S", 0.0):
+        found = diverted(cluster, {"letters": 1}, "dr").of(SOURCE, NOW, tuple)
+    assert found == DeadLetters(frozenset({1}), frozenset({2} if flow == b"dr" else ()))
+    # End, last stable offset and start, and then once more for each look at what is still open.
+    assert cluster.log.count("ListOffsets") == asked
