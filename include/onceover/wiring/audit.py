@@ -117,7 +117,7 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest)
         inputs = PlanInputs(
             seen,
             index.store,
-            diverted(target, _letters(flow, seen.layout), flow.flow),
+            diverted(target, _letters(flow, seen.layout), flow.flow, dead_letter_of(flow.on_bad_record)),
             from_watermark=request.since == WATERMARK,
             range_bytes=request.range_bytes,
             handled=flow.handler is not None,

@@ -80,7 +80,7 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
         inputs = PlanInputs(
             seen,
             store,
-            diverted(target, seen.layout.letters, FLOW),
+            diverted(target, seen.layout.letters, FLOW, next(reversed(world.letter_topics))),
             from_watermark=since == WATERMARK,
             range_bytes=_RANGE_BYTES,
             handled=world.kind.handled,

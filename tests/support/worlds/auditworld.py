@@ -128,6 +128,7 @@ class World:
         self.forgot = False
         self.overlooked: set[int] = set()
         self.older_release = False
+        self.refuses = True
         self._begun_ms = 0
         self._sent: set[Place] = set()
         self._twin: Content | None = None
@@ -286,7 +287,7 @@ class World:
         return written
 
     def _made(self, partition: int, offset: int, content: Content) -> list[tuple[int, Content]]:
-        if content.value == BAD:
+        if content.value == BAD and self.refuses:
             self._divert(partition, offset, content)
             return []
         if not self.kind.handled:
@@ -456,20 +457,29 @@ class World:
         for partition in range(2):
             self.stops[names.stop_key(self.kind.target, partition)] = _stop(self.positions[partition])
 
-    def copy_anew(self) -> None:
-        """Copy both topics, which were made anew, from their beginnings: nobody knows of the old ones."""
-        self.recreate(target=False)
-        self.recreate(target=True)
+    def copy_anew(self, *, source: bool = True, target: bool = True) -> None:
+        """Copy all again from what the source still holds, an hour later; nobody knows of what was before.
+
+        Args:
+            source: the source topic was made anew for it; ``target`` the target topic.
+        """
+        for is_target in [False] * source + [True] * target:
+            self.recreate(target=is_target)
+        self.now_ms = count(next(self.now_ms) + 3_600_000)
         self._start_again(next(reversed(self.letter_topics)))
         both = {0: self.generation, 1: self.generation}
         self.enrolment = replace(
             self.enrolment,
             source_id=self.source.all_topics[SOURCE].id,
             target_id=self.target.all_topics[self.kind.target].id,
-            since=both,
+            since=both if source or target else self.enrolment.since,
             changed={partition: f"approval-{self.generation}" for partition in both},
+            start={partition: self.here(partition).start for partition in both},
         )
-        self.positions, self.target_ends, self.stops, self.truth = [0, 0], [0, 0], {}, Truth()
+        self.positions = [self.here(partition).start for partition in both]
+        self.stops, self.truth = {}, Truth()
+        if target:
+            self.target_ends = [0, 0]
         for partition in both:
             self._commit(partition)
 

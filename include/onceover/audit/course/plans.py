@@ -20,7 +20,8 @@ from onceover.model import TopicPartition
 from onceover.positions.store import MapStore
 from onceover.wire.offsetmap import MapRecord
 
-# Between two machines' clocks at most: who enrols a topic is not who diverts its first records.
+# Between two machines' clocks at most: who enrols a topic, or begins its copy, need not be who diverts its
+# first records.
 _CLOCKS_MS: Final = 60_000
 
 
@@ -115,8 +116,7 @@ class PlanInputs(NamedTuple):
 
     def _letters(self, seen: PartitionSnapshot) -> DeadLetters:
         pair = self._pair(seen, seen.target)
-        begun = CopyBegun(seen.enrolled[0], _begun_ms(seen, pair))
-        return self.diverted.of(seen.source, begun, pair.records)
+        return self.diverted.of(seen.source, _begun(seen, pair), pair.records)
 
     # ---- through a handler
 
@@ -220,15 +220,19 @@ def _sent_from(seen: PartitionSnapshot, pair: StoredPair) -> int:
     return min(position, max((each.source_end for each in pair.records()), default=seen.start))
 
 
-def _begun_ms(seen: PartitionSnapshot, pair: StoredPair) -> int:
-    """Return since when the partition is copied between its topics of now, or some time before that.
+def _begun(seen: PartitionSnapshot, pair: StoredPair) -> CopyBegun:
+    """Return of which topic the partition is copied now, and since when, or some time before that.
 
-    Where the copy was begun again the map's first record tells, unless it has expired: 0 is before all.
+    Where it may have been copied again, also between the same topics, the map's record of its start tells,
+    unless that has expired: 0 is before all.
     """
-    if not seen.since:
-        return seen.enrolled_ms - _CLOCKS_MS
-    first = next(pair.records(), None)
-    return 0 if first is None or not _reaches_back(seen, pair) else first.begin_ms
+    source_id = seen.enrolled[0]
+    if not (seen.since or seen.by_hand):
+        return CopyBegun(source_id, 0, seen.enrolled_ms - _CLOCKS_MS)
+    first = next((each for each in pair.records() if each.source_end > seen.start), None)
+    if first is None or first.source_start > seen.start:
+        return CopyBegun(source_id, 0)
+    return CopyBegun(source_id, first.begin_ms - _CLOCKS_MS)
 
 
 def _reaches_back(seen: PartitionSnapshot, pair: StoredPair) -> bool:

@@ -1,9 +1,9 @@
 """Which records a flow has diverted, by its dead-letter topics' own word.
 
 Invariant: a record that is missing on the target counts as diverted only when a dead-letter topic names its
-partition and offset, of the very topic that is copied now; that it was diverted is told as unverifiable,
-never as right. Where nobody can tell what a topic names, that is told, and nobody concludes that it names
-nothing.
+partition and offset, of the very topic that is copied now, since that copy was begun; that it was diverted is
+told as unverifiable, never as right. Where nobody can tell what a topic names, that is told, and nobody
+concludes that it names nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, sett
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
-from onceover.errors import Retriable
-from onceover.kafka.ports import Cluster
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.each import Each
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord
 
@@ -37,7 +38,9 @@ _OFFSET: Final = b"onceover.source.offset"
 # Commit markers reach the topic within milliseconds of the progress; a broker may restart.
 _MARKERS_S: Final = 30.0
 _HIDDEN: Final = "their dead letters are behind an open transaction of the dead-letter topic"
-_GONE: Final = "the topic {}, to which generation {} and perhaps others have diverted, is gone"
+_CLOSED: Final = "the topic {}, to which generation {} and perhaps others have diverted, {}"
+# Where a right is missing, Kafka answers alike for a topic that is there and for one that is not.
+_REFUSED: Final = "may not be read, if it is there: {}; grant READ on it"
 
 
 class Doubt(NamedTuple):
@@ -54,15 +57,17 @@ class Doubt(NamedTuple):
 
 
 class CopyBegun(NamedTuple):
-    """Of which topic a partition is copied now, and since when.
+    """Of which topic a partition is copied now, and since when, or some time before that.
 
     Args:
         source_id: the topic's id.
-        at_ms: since when; of dead letters that name no topic's id, earlier ones are of another one.
+        at_ms: since when; what was diverted earlier an earlier copy has diverted.
+        enrolled_ms: of dead letters that name no topic's id, earlier ones are of another one.
     """
 
     source_id: UUID
     at_ms: int
+    enrolled_ms: int = 0
 
 
 class Letter(NamedTuple):
@@ -79,9 +84,11 @@ class Letter(NamedTuple):
     at_ms: int
 
     def of(self, copy: CopyBegun) -> bool:
-        """Tell whether it names a record of the topic that is copied now."""
+        """Tell whether it names a record of the topic that is copied now, and of this copy."""
+        if self.at_ms < copy.at_ms:
+            return False
         if self.topic_id is None:
-            return self.at_ms >= copy.at_ms
+            return self.at_ms >= copy.enrolled_ms
         return self.topic_id == str(copy.source_id).encode()
 
 
@@ -108,6 +115,17 @@ class DeadLetters(NamedTuple):
 NO_LETTERS: Final = DeadLetters()
 
 
+class ClosedTopic(NamedTuple):
+    """A topic that the flow has diverted to, of which nothing is known, or not all.
+
+    ``reason``, ``why``: as of a doubt; ``last``: the newest generation that diverted there.
+    """
+
+    reason: Reason
+    why: str
+    last: int
+
+
 @dataclass(frozen=True, slots=True)
 class Diverted:
     """What a flow's dead-letter topics told.
@@ -116,30 +134,27 @@ class Diverted:
         named: what they name, by source partition.
         hidden: what they name behind an open transaction.
         unread: why not all of them was read.
-        gone: topics that are not there any more, each with the newest generation that diverted to it.
+        closed: topics that are not there any more, or may not be read.
     """
 
     named: Mapping[TopicPartition, Collection[Letter]] = field(default_factory=dict)
     hidden: Mapping[TopicPartition, Collection[Letter]] = field(default_factory=dict)
     unread: tuple[Doubt, ...] = ()
-    gone: Mapping[str, int] = field(default_factory=dict)
+    closed: tuple[ClosedTopic, ...] = ()
 
     def of(self, source: TopicPartition, copy: CopyBegun, copied: CopiedRecords) -> DeadLetters:
         """Return what is known of one source partition's.
 
         Args:
             copied: yields what the offset map says of the partition and its counterpart; asked only where a
-                topic is gone.
+                topic is closed.
         """
         named, hidden = (
             frozenset(each.offset for each in letters.get(source, ()) if each.of(copy))
             for letters in (self.named, self.hidden)
         )
-        gone = (
-            Doubt(Reason.DELETED, _GONE.format(topic, last), _copied_behind(last, copied))
-            for topic, last in self.gone.items()
-        )
-        return DeadLetters(named, hidden, (*self.unread, *gone))
+        closed = (Doubt(reason, why, _copied_behind(last, copied)) for reason, why, last in self.closed)
+        return DeadLetters(named, hidden, (*self.unread, *closed))
 
 
 def _copied_behind(generation: int, copied: CopiedRecords) -> int | None:
@@ -147,31 +162,33 @@ def _copied_behind(generation: int, copied: CopiedRecords) -> int | None:
     return min((each.source_start for each in copied() if each.generation > generation), default=None)
 
 
-def diverted(target: Cluster, topics: Mapping[str, int], flow: str) -> Diverted:
+def diverted(target: Cluster, topics: Mapping[str, int], flow: str, today: str | None = None) -> Diverted:
     """Return what a flow's dead-letter topics name, up to their present ends.
 
     To be asked after the flow's progress was read: what is diverted later is nobody's question. A partition
-    that nobody leads, or tells the end of, takes nothing from the audit but what it may name.
+    that nobody leads, or tells the end of, takes nothing from the audit but what it may name; nor does a
+    topic of before that may not be read.
 
     Args:
         topics: the topics that the flow has diverted to, each with the newest generation that did.
+        today: the one that it diverts to now.
 
     Raises:
         Retriable: the target is away.
-        NeedsOperator: a topic may not be described.
+        UsageError: the topic of today may not be described, or not be read.
     """
-    infos = target.retry(lambda: target.topics(sorted(topics))) if topics else {}
+    reading = _Reading(target, flow, topics, today)
+    infos = reading.topics() if topics else {}
     # The target has answered about the flow: whoever does not is away alone.
     ends = AskedEnds(target, others_answer=True)
     bounds = log_bounds(ends, infos)
     logs = {tp: PartitionLog(infos[tp.topic].topic_id, *each) for tp, each in bounds.items()}
-    reading = _Reading(target, flow)
-    for tp, each in settled(ends, logs, _MARKERS_S).items():
+    logs |= settled(ends, {tp: each for tp, each in logs.items() if reading.waits(tp, each)}, _MARKERS_S)
+    for tp, each in logs.items():
         if tp not in ends.away:
             reading.read(tp, each)
     reading.doubts += [Doubt(Reason.NO_LEADER, why) for why in ends.away.values()]
-    gone = {topic: last for topic, last in topics.items() if topic not in infos}
-    return Diverted(reading.named, reading.hidden, tuple(reading.doubts), gone)
+    return Diverted(reading.named, reading.hidden, tuple(reading.doubts), tuple(reading.closed.values()))
 
 
 _Named = dict[TopicPartition, set[Letter]]
@@ -180,24 +197,63 @@ _Named = dict[TopicPartition, set[Letter]]
 class _Reading:
     """What was read of dead-letter topics up to now, and what could not be."""
 
-    def __init__(self, target: Cluster, flow: str) -> None:
+    def __init__(self, target: Cluster, flow: str, topics: Mapping[str, int], today: str | None) -> None:
         self._target = target
         self._flow = flow
+        self._topics = topics
+        self._today = today
         self.named: _Named = {}
         self.hidden: _Named = {}
         self.doubts: list[Doubt] = []
+        self.closed: dict[str, ClosedTopic] = {}
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """Return the topics that are there; note which are not."""
+        each = self._target.retry(self._described)
+        for topic, error in each.failed.items():
+            self._refused(topic, error)
+        for topic in self._topics.keys() - each.found.keys() - each.failed.keys():
+            self._close(topic, Reason.DELETED, "is gone")
+        return each.found
+
+    def _described(self) -> Each[str, TopicInfo]:
+        each = self._target.each_topic(sorted(self._topics))
+        for error in each.failed.values():
+            if isinstance(error, Retriable):
+                raise error
+        return each
+
+    def waits(self, tp: TopicPartition, log_: PartitionLog) -> bool:
+        """Tell whether a partition names something behind an open transaction; others' are no concern."""
+        behind: _Named = {}
+        try:
+            self._note(_undecided(tp, log_), behind)
+        except OnceoverError:
+            return True  # ``read`` says why
+        return bool(behind)
 
     def read(self, tp: TopicPartition, log_: PartitionLog) -> None:
         """Note what a partition names."""
-        undecided = max(log_.start, log_.stable)
         try:
             self._note(Stretch(tp, log_.topic_id, log_.start, log_.stable), self.named)
             # Also what was aborted meanwhile: with the next audit that is decided.
-            self._note(Stretch(tp, log_.topic_id, undecided, log_.end, committed=False), self.hidden)
+            self._note(_undecided(tp, log_), self.hidden)
         except Gone as error:
             self.doubts.append(Doubt(error.reason, error.message))
         except Retriable as error:
             self.doubts.append(Doubt(Reason.NO_LEADER, error.message))
+        except (UsageError, NeedsOperator) as error:
+            self._refused(tp.topic, error)
+
+    def _refused(self, topic: str, error: OnceoverError) -> None:
+        """Note that the cluster refuses a topic of before: perhaps nobody can grant it any more."""
+        if topic == self._today:
+            raise error
+        self._close(topic, Reason.UNREADABLE, _REFUSED.format(error.message))
+
+    def _close(self, topic: str, reason: Reason, how: str) -> None:
+        last = self._topics[topic]
+        self.closed[topic] = ClosedTopic(reason, _CLOSED.format(topic, last, how), last)
 
     def _note(self, stretch: Stretch, named: _Named) -> None:
         with closing(read_batches(self._target, stretch)) as reads:
@@ -206,6 +262,10 @@ class _Reading:
                 letter = _letter(rec, self._flow)
                 if letter is not None:
                     named.setdefault(letter[0], set()).add(letter[1])
+
+
+def _undecided(tp: TopicPartition, log_: PartitionLog) -> Stretch:
+    return Stretch(tp, log_.topic_id, max(log_.start, log_.stable), log_.end, committed=False)
 
 
 def _of_batch(stretch: Stretch, read: ReadBatch) -> Iterator[AuditedRecord]:

@@ -56,7 +56,8 @@ class PartitionSnapshot:
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
         by_hand: an operator has written its progress: skipped records, or seeded it.
         away: why nobody tells where one of the logs ends; empty where both are known.
-        enrolled_ms: when the topic was taken in; 0 where one of its partitions was begun again since.
+        enrolled_ms: when the topic was taken in; 0 where nobody tells any more: the time of the enrolment is
+            that of the last partition whose progress was written by hand.
     """
 
     source: TopicPartition
@@ -259,7 +260,7 @@ class _Snapshots:
                         enrolment.since.get(source.partition, 0),
                         source.partition in enrolment.changed,
                         self._here.away.get(source) or self._there.away.get(target, ""),
-                        0 if enrolment.since else enrolment.at_ms,
+                        0 if enrolment.since or enrolment.changed else enrolment.at_ms,
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}

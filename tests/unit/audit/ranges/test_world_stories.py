@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
-from onceover.errors import Retriable
+from onceover.errors import Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
 from tests.support.worlds.auditoracle import Answer, audit, check, keep
@@ -427,7 +428,63 @@ def test_dead_letters_of_a_source_topic_that_was_deleted_excuse_nothing(
     assert [(str(e.reason), e.offset_from) for e in answer.result.unverifiable] == [("DEAD_LETTER", 7)]
 
 
-def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_they_are() -> None:
+@pytest.mark.parametrize("target", [True, False], ids=["into another topic", "into the same"])
+@pytest.mark.parametrize("older_release", [False, True], ids=["by id", "by time"])
+@pytest.mark.parametrize("kind", ["record", "at-least-once"])
+def test_dead_letters_of_an_earlier_copy_of_the_topic_excuse_nothing(
+    kind: str, *, older_release: bool, target: bool
+) -> None:
+    """What had refused the record was mended, and the topic copied again: it was copied then."""
+    world = World(KINDS[kind])
+    world.older_release = older_release
+    world.bad(0)
+    world.copy(0, 9)
+    assert reasons(audit(world, START)) == {"DEAD_LETTER"}
+    world.copy_anew(source=False, target=target)
+    world.refuses = False
+    world.produce(0, 3, 0)
+    world.copy(0, 9)
+    assert audit(world, START).verdict is Verdict.PASS
+    world.change(world.truth.homes[0, 0][0], None)
+    answer = audit(world, START)
+    assert [(str(e.kind), e.source_offset) for e in answer.result.findings] == [("LOST", 0)]
+
+
+def test_dead_letters_of_an_earlier_copy_that_began_before_this_one_excuse_nothing() -> None:
+    """The map still tells of what the source has deleted since."""
+    world = World(KINDS["record"])
+    world.produce(0, 1, 0)
+    world.copy(0, 9)
+    world.bad(0)
+    world.copy(0, 9)
+    world.expire(0, 1, target=False)
+    world.copy_anew(source=False, target=False)
+    world.refuses = False
+    world.copy(0, 9)
+    world.change(world.truth.homes[0, 1][0], None)
+    answer = audit(world, START)
+    assert [(str(e.kind), e.source_offset) for e in answer.result.findings] == [("LOST", 1)]
+
+
+def test_dead_letters_of_a_copy_whose_beginning_the_map_has_forgotten_are_what_they_are() -> None:
+    """Nobody knows when it was."""
+    world = World(KINDS["record"])
+    world.bad(0)
+    world.copy(0, 9)
+    world.copy_anew(source=False, target=False)
+    world.copy(0, 9)
+    world.now_ms = count(next(world.now_ms) + 3_600_000)
+    world.produce(0, 3, 0)
+    world.copy(0, 9)
+    world.forget(2)
+    answer = audit(world, START)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+
+
+@pytest.mark.parametrize("since", [{0: 1}, {}], ids=["from another topic", "from the same"])
+def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_they_are(
+    since: dict[int, int],
+) -> None:
     """The enrolment's time is the neighbour's then; this partition has had one topic all along."""
     world = World(KINDS["record"])
     world.older_release = True
@@ -435,7 +492,7 @@ def test_dead_letters_of_a_partition_whose_neighbour_was_copied_again_are_what_t
     world.bad(1)
     world.copy(1, 9)
     later_ms = next(world.now_ms) + 3_600_000
-    world.enrolment = replace(world.enrolment, since={0: 1}, changed={0: "approval"}, at_ms=later_ms)
+    world.enrolment = replace(world.enrolment, since=since, changed={0: "approval"}, at_ms=later_ms)
     answer = audit(world, START)
     assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
 
@@ -459,6 +516,19 @@ def test_dead_letters_in_a_topic_that_is_gone_are_no_loss(kind: str) -> None:
     for more in ((), (Event("audit"),), (Event("produce", 0, 2), Event("copy", 0))):
         answer = told(kind, *story, *more)
         assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DELETED"})
+
+
+@pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
+def test_dead_letters_in_a_topic_that_may_not_be_read_are_no_loss(kind: str) -> None:
+    """No audit ends by it, and what was copied since cannot be among them."""
+    more = (Event("produce", 0, 4), Event("copy and lose", 0, 4))
+    for story, findings in ((RENAMED, []), ((*RENAMED, *more), ["LOST"])):
+        world = live(kind, story, audits=())
+        world.target.unanswered[LETTERS] = UsageError("west refuses metadata")
+        answer = audit(world)
+        check(world, answer)
+        assert [str(each.kind) for each in answer.result.findings] == findings
+        assert reasons(answer) == {"UNREADABLE"}
 
 
 @pytest.mark.parametrize("kind", ["record", "handler", "at-least-once"])
