@@ -65,11 +65,12 @@ def test_record_that_a_handler_hangs_on_and_that_was_skipped_is_no_end_of_an_aud
     for module in ("copy.partition", "handlers.calling"):
         monkeypatch.setattr(f"onceover.{module}.LONGEST_S", 0.5)
     monkeypatch.setattr("onceover.handling.pace.TOO_LONG_S", 0.25)
-    replica.configure(**handler_keys("hanging", bad=BAD.decode()))
+    replica.configure(lanes=1, **handler_keys("hanging", bad=BAD.decode()))
     topic = replica.topic()
     for value in (b"good", BAD, b"good"):
         replica.source.plain(topic, 0, replica.source.records(1, value=value))
     with replica.flow.running() as (lead, layout):
+        # In this thread: no other one of the process can be interrupted.
         replica.flow.lane(layout, 0, Until(time.monotonic() + START_S, {TopicPartition(topic, 0): 2}))
         lead.end()
     assert replica.stop_of(topic)["code"] == "HANDLER_FAILED"
