@@ -63,7 +63,7 @@ class GroupView:
         direction: which way groups are moved.
         giving: alias of that side; ``receiving`` likewise.
         groups: those that the flow and the command line select.
-        errors: what could not be listed.
+        errors: what could not be listed on the giving side; ``errors_there`` likewise on the receiving one.
         now_ms: time of the look.
         away: why the giving side cannot be asked at all, where it is the source of a failover.
         lag_unknown: why some lags are not known, and what that means; None where all are.
@@ -81,6 +81,7 @@ class GroupView:
     away: OnceoverError | None = None
     lag_unknown: str | None = None
     hidden: Mapping[str, OnceoverError] = field(default_factory=dict)
+    errors_there: tuple[OnceoverError, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,8 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
     """
     rows: list[Row] = []
     steps: list[GroupSteps] = []
-    refused = [_unknown(view.giving, error) for error in view.errors]
+    refused = [_unlisted(view.giving, error) for error in view.errors]
+    refused += [_unlisted(view.receiving, error) for error in view.errors_there]
     refused += [_hidden(view, topic, error) for topic, error in sorted(view.hidden.items())]
     if view.away is not None:
         refused.append(_away(view, view.away))
@@ -310,7 +312,12 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
                 steps.append(GroupSteps(group.name, writes, keeps, group.seen_s))
         rows += mine
     away = () if view.away is None else (view.away,)
-    errors = [*view.errors, *away, *(group.error for group in view.groups if group.error is not None)]
+    errors = [
+        *view.errors,
+        *view.errors_there,
+        *away,
+        *(group.error for group in view.groups if group.error is not None),
+    ]
     return GroupPlan(
         operation=f"groups {view.direction}",
         flow=view.flow,
@@ -392,6 +399,12 @@ def _unknown(what: str, error: OnceoverError) -> Refusal:
     code = StateCode.STATE_UNREADABLE if error.code == StateCode.STATE_UNREADABLE else GroupCode.UNKNOWN
     text = f"nothing is done, because it is not known: {error.message}"
     return Refusal(what, code, text, resolve, passes=isinstance(error, Retriable))
+
+
+def _unlisted(cluster: str, error: OnceoverError) -> Refusal:
+    """Return what it means that not all groups of a cluster are known: the others are gone on with."""
+    found = _unknown(cluster, error)
+    return replace(found, message=f"nothing is done for groups that are not known: {error.message}")
 
 
 def _hidden(view: GroupView, topic: str, error: OnceoverError) -> Refusal:

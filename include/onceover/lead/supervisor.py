@@ -326,9 +326,10 @@ class Supervisor:
         )
         view = replace(view, now=LeftAt(self._layout().generation, now_ms()))
         wanted = plan_topics(view)
+        # Before all else: until then a run that is killed leaves the first look to the next one.
+        first = self._first_look(view, scope.start)
         self._tell_upstream(view, wanted)
         plan = self._apply(view, self._claimed(view, wanted))
-        first = self._first_look(view, scope.start)
         if plan.enrol or plan.turn:
             start = partial(_start_of, scope.start, first)
             self._unenrolled = self._enroller.enrol(view, plan, start)
@@ -340,7 +341,7 @@ class Supervisor:
         return plan
 
     def _first_look(self, view: View, start: Start) -> FirstLook:
-        """Return what the flow's first discovery saw; the first one writes that down before it enrols."""
+        """Return what the flow's first discovery saw; the first one writes that down before all else."""
         first = FirstLook.read(self.leader.state.values)
         if first.is_over:
             return first

@@ -67,6 +67,16 @@ def test_a_topic_that_is_not_shown_is_named_because_what_is_committed_there_is_n
     assert [change.object for change in found.changes] == ["new east.orders:0"], "the others go on"
 
 
+def test_groups_that_are_not_known_are_told_of_by_the_cluster_that_does_not_tell() -> None:
+    """And the others go on."""
+    away = Retriable("1 of 4 partitions of __consumer_offsets have no leader on west")
+    found = plan_groups(replace(World(here={"new": 7}).read(), errors_there=(away,)), Allowed())
+    (refusal,) = found.refused
+    assert (found.exit_code, refusal.object, refusal.code) == (5, "west", "UNKNOWN")
+    assert "nothing is done for groups that are not known: 1 of 4" in refusal.message
+    assert [change.object for change in found.changes] == ["new east.orders:0"]
+
+
 def test_groups_that_are_left_alone_as_a_whole_are_named_once() -> None:
     world = World(here={"away": 4, "busy": 7, "shared": 8}, members={"busy"}, types={"shared": "share"})
     world.broken["away"] = Retriable("its coordinator is away", resolve="run again")

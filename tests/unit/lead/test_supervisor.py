@@ -104,7 +104,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("at", ["look", "over", "enrol", "behind"])
+@pytest.mark.parametrize("at", ["look", "over", "claim", "enrol", "behind"])
 def test_what_a_killed_first_run_has_seen_begins_where_the_file_says_and_nothing_later_does(
     scene: Leading, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
@@ -129,6 +129,11 @@ def test_what_a_killed_first_run_has_seen_begins_where_the_file_says_and_nothing
             enrol(*told)
         raise Killed
 
+    def claims(_: object) -> NoReturn:
+        raise Killed
+
+    if at == "claim":
+        monkeypatch.setattr(run, "_claims", claims)
     monkeypatch.setattr(run.leader, "put", counted)
     monkeypatch.setattr(run.leader, "enrol", enrolled)
     with pytest.raises(Killed):
