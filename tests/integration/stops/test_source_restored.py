@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.stops.aside import WaitPolicy
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.brokers.clusters import ClusterFactory, SharedCluster
 from tests.support.brokers.disks import restart
@@ -29,9 +28,8 @@ PARTED = "SOURCE_DIVERGED"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Indexes and journals of the test's own; and nobody waits for leaders that do not move here."""
+    """Indexes and journals of the test's own."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
-    monkeypatch.setattr("onceover.stops.aside.TOO_SHORT", WaitPolicy(0.5, 0.2, 0.2))
 
 
 @pytest.fixture

@@ -34,9 +34,7 @@ _POLL_S = 0.2
 
 
 @pytest.fixture
-def scene(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    # What is gone here is gone: no broker is behind another one.
-    monkeypatch.setattr("onceover.stops.aside.TOO_SHORT", WaitPolicy(0.5, 0.1, 0.1))
+def scene(replica: Replica) -> Scene:
     return Scene(replica)
 
 
@@ -307,7 +305,6 @@ def test_logs_that_lost_records_are_noticed(
 ) -> None:
     """SOURCE_DIVERGED, also when the source has grown past our position again; TARGET_SHORTENED."""
     # How long an end that seems too low is looked at again: leaders do not move here.
-    monkeypatch.setattr("onceover.stops.aside.TOO_SHORT", WaitPolicy(0.5, 0.2, 0.2))
     monkeypatch.setattr("onceover.stops.aside.UNKNOWN", WaitPolicy(0.5, 0.2, 0.2))
     replica, source, target = lonely
     scene = Scene(replica)

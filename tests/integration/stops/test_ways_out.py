@@ -534,7 +534,5 @@ def _storage_error(
 
 
 @pytest.fixture
-def scene(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    # What is gone here is gone: no broker is behind another one.
-    monkeypatch.setattr("onceover.stops.aside.TOO_SHORT", WaitPolicy(0.5, 0.1, 0.1))
+def scene(replica: Replica) -> Scene:
     return Scene(replica)
