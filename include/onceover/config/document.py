@@ -97,8 +97,6 @@ def _refused(text: str, where: str, page: str) -> Fault | None:
 
 # What PyYAML raises where a tag (`!!int ""`, `!!bool maybe`, `!!timestamp soon`) does not fit its value.
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError, TypeError)
-
-
 _NULL: Final = "tag:yaml.org,2002:null"
 
 

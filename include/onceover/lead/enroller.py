@@ -22,6 +22,7 @@ from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.firstlook import EARLIEST
 from onceover.state.records.progress import first_progress
 from onceover.topics.plan import TopicPlan, View
 from onceover.topics.refusals import grown_into, not_enrolled
@@ -51,9 +52,6 @@ class Newest:
 
 # ``earliest``, ``latest``, a timestamp in ms since 1970, or the newest part.
 Start = str | int | Newest
-EARLIEST: Final = "earliest"
-
-
 # Where a topic begins that is not enrolled yet.
 StartOf = Callable[[TopicInfo], Start]
 

@@ -318,7 +318,7 @@ class Leader:
         self.catch_up()
 
     def note(self, key: str, value: Mapping[str, Any]) -> None:
-        """Write another of the leader's own records, such as the daily positions; raises as ``claim``."""
+        """Write another of the leader's own records, such as the daily positions; raises as ``put``."""
         self._confirmed({key: value})
 
     def check(self) -> None:
@@ -343,7 +343,7 @@ class Leader:
         """Write that this run ended by itself, and why; lanes that still live stop at once.
 
         Raises:
-            As ``claim``.
+            As ``put``.
         """
         reached(Step.ENDED)
         ended = self._own().as_ended(now_ms(), why, error)

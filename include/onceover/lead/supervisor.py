@@ -24,7 +24,7 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
-from onceover.lead.enroller import EARLIEST, Enroller, Start
+from onceover.lead.enroller import Enroller, Start
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.lead.movement import MovementWatch
 from onceover.mirrormaker.output import MirrorOutput
@@ -36,7 +36,7 @@ from onceover.state.codes import StateCode
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
 from onceover.state.records.enrolment import Enrolment, LeftAt, read_enrolments
-from onceover.state.records.firstlook import FirstLook, over, remembered
+from onceover.state.records.firstlook import EARLIEST, FirstLook, over, remembered
 from onceover.state.records.layout import DONE, Layout, check_distinct, launches_with
 from onceover.state.records.managed import read_managed
 from onceover.state.records.standstill import standstill_note

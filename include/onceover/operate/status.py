@@ -37,13 +37,13 @@ from onceover.operate.statusread import (
 from onceover.operate.statusshape import shape
 from onceover.planning.background import in_background
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.firstlook import EARLIEST
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.progress import beside
 from onceover.stops.record import Stop
 from onceover.topics.scope import Rules, in_scope
 
 T = TypeVar("T")
-EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 # Beyond a cluster's patience: what hangs then hangs where no timeout reaches, such as in a dead resolver.
 _GRACE_S: Final = 2.0

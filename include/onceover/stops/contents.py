@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onceover.kafka.produce.refusals import OVER_SEGMENT, TOO_LARGE
+from onceover.kafka.produce.refusals import OVER_SEGMENT, TOO_LARGE, words
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.stops.codes import StopCode
@@ -19,7 +19,7 @@ def refused_record(flow: str, source: TopicPartition, offset: int, code: int, re
         reason: the broker's own words, which never hold payload.
     """
     resume, skip = commands.resume(flow, source), _leave_out(flow, source, offset)
-    seen = f"error {code}: {reason or 'no reason given'}"
+    seen = words(code, reason)
     if code in TOO_LARGE:
         # A segment's length follows the source's, a limit of batches is only ever widened.
         limit, also = (

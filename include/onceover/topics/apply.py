@@ -126,11 +126,13 @@ class TopicApply:
             if problem is None:
                 self.done(step.change)
                 continue
+            is_there = problem.code == KafkaCode.TOPIC_EXISTS
             if before[step.topic] is None:
                 # Somebody else was faster, or it is not there at all: it is not ours.
                 self._write({step.topic: None})
-                self.overtaken += [step.topic] * (problem.code == KafkaCode.TOPIC_EXISTS)
-            if problem.code != KafkaCode.TOPIC_EXISTS:
+                if is_there:
+                    self.overtaken.append(step.topic)
+            if not is_there:
                 self._refuse(step.source, problem)
 
     def _create_without_refused(self, step: CreateTopic) -> OnceoverError | None:

@@ -17,13 +17,12 @@ from onceover.clock import now_ms
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.rights import needing
 from onceover.connectors.steps import StepName, reached
-from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
-from onceover.kafka.codes import KafkaCode
+from onceover.errors import Fenced, MustReset, Retriable
 from onceover.kafka.portions import OwnRecord
 from onceover.kafka.ports import Cluster, Outgoing, Refused
 from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.kafka.produce.producer import TransactionalProducer
-from onceover.kafka.produce.refusals import way_out, words
+from onceover.kafka.produce.refusals import write_refused
 from onceover.kafka.produce.requests import ID_TAKEN
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
@@ -206,9 +205,4 @@ def _translated(cluster: Cluster, topic: str) -> Iterator[None]:
         resolve = f"check that {cluster.alias} is up, then run again"
         raise Retriable(f"{text}: {error.message}", where=topic, resolve=resolve) from error
     except Refused as error:
-        raise NeedsOperator(
-            f"{text}: {words(error)}",
-            code=KafkaCode.WRITE_REFUSED,
-            where=topic,
-            resolve=f"{way_out(error)}, then run again",
-        ) from error
+        raise write_refused(text, topic, error) from error

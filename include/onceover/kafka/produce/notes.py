@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
-from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
-from onceover.kafka.codes import KafkaCode
+from onceover.errors import MustReset, Retriable, UsageError
 from onceover.kafka.portions import OwnRecord, portions
 from onceover.kafka.ports import Cluster, Refused
 from onceover.kafka.produce.atleastonce import IdempotentProducer
-from onceover.kafka.produce.refusals import way_out, words
+from onceover.kafka.produce.refusals import write_refused
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
 
@@ -73,12 +72,7 @@ class RecordWriter:
                 ) from error
             except Refused as error:
                 self._forget()
-                raise NeedsOperator(
-                    f"{text}: {words(error)}",
-                    code=KafkaCode.WRITE_REFUSED,
-                    where=where,
-                    resolve=f"{way_out(error)}, then run again",
-                ) from error
+                raise write_refused(text, where, error) from error
 
     def _send(self, wanted: Sequence[OwnRecord]) -> None:
         if self._producer is None:

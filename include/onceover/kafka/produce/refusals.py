@@ -18,12 +18,22 @@ _INVALID_RECORD: Final = 87
 ABOUT_A_RECORD: Final = (*TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
 
 
-def words(refused: Refused) -> str:
+def words(code: int, reason: str) -> str:
     """Return the broker's words, which never hold payload, with its code."""
-    return f"error {refused.code}: {refused.reason or 'no reason given'}"
+    return f"error {code}: {reason or 'no reason given'}"
 
 
-def way_out(refused: Refused) -> str:
+def write_refused(text: str, where: str, refused: Refused) -> NeedsOperator:
+    """Return the error for records of our own that would be refused again; ``text`` says which."""
+    return NeedsOperator(
+        f"{text}: {words(refused.code, refused.reason)}",
+        code=KafkaCode.WRITE_REFUSED,
+        where=where,
+        resolve=f"{_way_out(refused)}, then run again",
+    )
+
+
+def _way_out(refused: Refused) -> str:
     """Return what a person does about a record of our own that would be refused again, for ``resolve``.
 
     It carries the time of the machine that calls this: a clock that is wrong is the first thing to look at.
@@ -52,6 +62,6 @@ def own_refused(refused: Refused) -> OnceoverError:
         code=KafkaCode.OWN_RECORD_REFUSED,
         where=topic,
         expected="a topic with the configuration that the flow created it with",
-        seen=words(refused),
-        resolve=f"{way_out(refused)}, then start again",
+        seen=words(refused.code, refused.reason),
+        resolve=f"{_way_out(refused)}, then start again",
     )

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from onceover.kafka.ports import TopicInfo
 from onceover.state import names
 
+# ``topics.start`` by default, and where all begin that were not there then.
+EARLIEST: Final = "earliest"
 _VERSION = 1
 _TOPIC_ID = "topic_id"
 
