@@ -27,7 +27,7 @@ from onceover.state.read import read_log
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.records.layout import layout_in
 from onceover.stops.record import stopped_in
-from onceover.stops.requests import asked_to_end
+from onceover.stops.requests import asked_to_end, unanswered
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class EndCheck:
         found = self._told(led, patient=patient)
         self._left_out = wanted - found.keys()
         if self._left_out:
-            log.warning("left out for now: %s", _listed(self._left_out))
+            log.warning("left out for now: %s", listed(self._left_out))
         return found
 
     def _told(self, partitions: Collection[TopicPartition], *, patient: bool) -> dict[TopicPartition, int]:
@@ -123,6 +123,8 @@ class EndCheck:
     def reached(self, ends: dict[TopicPartition, int]) -> bool:
         """Tell whether everything up to ``ends`` is committed, stopped partitions aside.
 
+        Not those that somebody has asked to look again at: their lane has not yet, and may copy them.
+
         Args:
             ends: what ``ends`` returned; a partition that was left out is added once it has a leader.
 
@@ -133,7 +135,7 @@ class EndCheck:
         deadline = Deadline(LEADERLESS_S)
         while True:
             ends.update(source.retry(self._late_ends, Deadline(_TIMEOUT_S)))
-            left = target.retry(lambda: self._left(ends), Deadline(_TIMEOUT_S))
+            left = target.retry(lambda: self._waited_for(ends), Deadline(_TIMEOUT_S))
             if not left:
                 return True
             waiting = self._leaderless(left)
@@ -142,6 +144,14 @@ class EndCheck:
             if deadline.passed:
                 raise self._incomplete(waiting)
             time.sleep(_LOOK_AGAIN_S)
+
+    def left(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Return the source partitions that are not known to be copied up to ``ends``, stopped or not.
+
+        Raises:
+            Retriable: the target does not answer for a minute.
+        """
+        return set(self._both()[1].retry(lambda: self._left(ends), Deadline(_TIMEOUT_S)))
 
     def _late_ends(self) -> dict[TopicPartition, int]:
         """Return the LSO of partitions that were left out and can be asked about now."""
@@ -152,11 +162,17 @@ class EndCheck:
         self._left_out = (self._left_out & wanted) - found.keys()
         return found
 
-    def _left(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def _waited_for(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Return those that are left and not stopped; whether they are is read behind their positions."""
+        left = self._left(ends)
+        stopped = self._stopped()
+        return {tp for tp, copied_to in left.items() if copied_to not in stopped}
+
+    def _left(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, TopicPartition]:
         """Return the source partitions that are not known to be copied up to their end, or have none yet.
 
-        Nothing is known of those of a topic that was made anew: until its lane has noticed, what is committed
-        counts the records of the one that is gone.
+        With their counterparts. Nothing is known of those of a topic that was made anew: until its lane has
+        noticed, what is committed counts the records of the one that is gone.
         """
         _, target = self._both()
         enrolled = self._read().values()
@@ -165,15 +181,14 @@ class EndCheck:
         }
         targets = {e.target_of(tp): tp for e in enrolled for tp in e.sources()}
         committed = target.each_committed(names.progress_group(self._flow), targets).found if targets else {}
-        stopped = self._stopped()
         behind = {
             source
             for tp, source in targets.items()
             # What is not told may be anything; its lane stops it where that does not pass.
             if tp not in committed or committed[tp].offset < ends.get(source, 0)
         }
-        left_out = self._left_out & set(targets.values())
-        return (behind | left_out | anew) - {targets[tp] for tp in stopped & targets.keys()}
+        left = behind | self._left_out | anew
+        return {source: tp for tp, source in targets.items() if source in left}
 
     def _leaderless(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         """Return those that nobody leads on one of the sides, their part of the offset map included."""
@@ -193,7 +208,7 @@ class EndCheck:
     def _incomplete(self, waiting: Collection[TopicPartition]) -> Retriable:
         source, target = self._both()
         return Retriable(
-            f"everything is copied but what partitions without a leader hold: {_listed(waiting)}",
+            f"everything is copied but what partitions without a leader hold: {listed(waiting)}",
             code=KafkaCode.NO_LEADER,
             expected="a leader on both sides",
             seen=f"none on {source.alias} or {target.alias} for {LEADERLESS_S:.0f} s",
@@ -201,8 +216,10 @@ class EndCheck:
         )
 
     def _stopped(self) -> set[TopicPartition]:
+        """Return the target partitions that are stopped, and stay so by all that is known."""
         topic = names.state_topic(self._flow)
-        return stopped_in(read_log(self._both()[1], topic, names.STATE_OTHERS, wait=False))
+        values = read_log(self._both()[1], topic, names.STATE_OTHERS, wait=False)
+        return stopped_in(values) - unanswered(values, values)
 
     def _read(self) -> dict[str, Enrolment]:
         """Return the topics that are copied; those that have left the filter hold up nobody.
@@ -241,7 +258,8 @@ def _raise_temporary(errors: Iterable[OnceoverError]) -> None:
             raise error
 
 
-def _listed(partitions: Collection[TopicPartition]) -> str:
+def listed(partitions: Collection[TopicPartition]) -> str:
+    """Return the first of them by name, and how many more there are."""
     shown = [str(tp) for tp in sorted(partitions)]
     more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
     return f"{', '.join(shown[:_NAMED])}{more}"

@@ -20,6 +20,7 @@ class SparkCode(Code):
     JVM_GONE = auto()
     JVM_UNREACHABLE = auto()
     STOPS_UNKNOWN = auto()
+    COPY_INCOMPLETE = auto()
 
 
 # Of processes that died: once it is an accident, again and again a crash.

@@ -31,13 +31,14 @@ from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
 from onceover.kafka.ports import Cluster
-from onceover.lead.ends import CAUGHT_UP
+from onceover.lead.ends import CAUGHT_UP, listed
 from onceover.lead.leftalone import leave_alone
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition
 from onceover.operate.caughtup import run_caught_up
 from onceover.operate.status import flow_status, stopped_partitions
+from onceover.planning import commands
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
 from onceover.spark.failures import cause_of, jvm_gone, query_error, session_error
@@ -107,8 +108,9 @@ class DriverRun:
         self._discoveries = 0
         self._note: dict[str, Any] = {}
         self._remarks: list[dict[str, Any]] = []
-        # True once everything that was on the source at the start was looked at, by a run nobody cut short.
+        # True once everything that was on the source at the start is copied, by a run nobody cut short.
         self._came_to_its_end = False
+        self._left: list[TopicPartition] = []
         self._stops_known = False
         # True once all is done: what Spark says while it is taken down is nobody's concern.
         self.ended = False
@@ -152,8 +154,9 @@ class DriverRun:
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
             look = partial(flow_status, flow.flow, source, target)
             self.stopped = known_stops(look, target, asked=self._asked)
-            self._stops_known = True
-            self.ended = True
+            self._stops_known = self.ended = True
+            if self._left and not self.stopped:
+                raise incomplete(flow.flow, self._left)
         finally:
             leader.close()
             source.close()
@@ -174,7 +177,6 @@ class DriverRun:
                 )
             self._asked = self._stop.is_set() or leader.stop_requested()
             self._finish(spark, query, leader)
-            self._came_to_its_end = over and not self._asked
             log.info("finished")
         except BaseException as error:
             if not self.clean_up(spark, leader, error):
@@ -182,6 +184,10 @@ class DriverRun:
             self._asked = True
             return
         leader.end(ASKED if self._asked else DONE)
+        if until_end is not None and over and not self._asked:
+            # Nobody copies any more: what is read now stays so.
+            self._left = until_end.left()
+            self._came_to_its_end = not self._left
 
     def clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException) -> bool:
         """End what killed workers may have left open; unreachable, there is nothing to do.
@@ -370,6 +376,17 @@ def known_stops(look: Look, target: Cluster, *, asked: bool) -> list[dict[str, A
             raise
         details = {"code": error.code, "where": error.where, "resolve": error.resolve}
         raise NeedsOperator(error.message, **details) from error
+
+
+def incomplete(flow: str, left: Sequence[TopicPartition]) -> Retriable:
+    """Return why a run until caught-up that nobody cut short has not done what it was to do."""
+    return Retriable(
+        f"the run has ended, and not copied up to where the source ended as it began: {listed(left)}",
+        code=SparkCode.COPY_INCOMPLETE,
+        expected="a copy of everything, or a stop that says why not",
+        seen="neither: perhaps it was resumed as the run ended",
+        resolve=f"{commands.command('replicate', flow)} goes on from there",
+    )
 
 
 def _stops_in(status: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -81,6 +81,22 @@ class UntilEnd:
             raise self._error
         return self._reached
 
+    def left(self) -> list[TopicPartition]:
+        """Return what is not copied up to its end, stopped or not, once the lanes are over.
+
+        What was left out because it was stopped may have been resumed as the run ended: then it is stopped
+        no more, and copied in part.
+
+        Raises:
+            Retriable: the target does not answer.
+        """
+        # It has nothing left to do but to close what both use.
+        self._thread.join()
+        try:
+            return sorted(self._check.left(self._ends))
+        finally:
+            self._check.close()
+
     def _run(self) -> None:
         rest_s = 0.0
         try:

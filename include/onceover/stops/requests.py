@@ -25,7 +25,7 @@ from onceover.state.log import StateLog
 from onceover.state.read import read_layout
 from onceover.state.records.layout import Layout, layout_in
 from onceover.stops.codes import RequestCode
-from onceover.stops.record import Stop
+from onceover.stops.record import Stop, readable_stop, stopped_in
 
 _POLL_S = 0.1
 
@@ -59,6 +59,20 @@ def asked_to_look_again(values: Mapping[str, Any]) -> frozenset[tuple[str, int]]
     asked = {key: value for key, value in values.items() if key.startswith(names.RESUME_PREFIX)}
     times = {key: value.get("at_ms") for key, value in asked.items() if isinstance(value, Mapping)}
     return frozenset((key, at_ms) for key, at_ms in times.items() if type(at_ms) is int)
+
+
+def unanswered(requests: Mapping[str, Any], stops: Mapping[str, Any]) -> set[TopicPartition]:
+    """Return the target partitions that somebody has asked to look again at, and whose lane has not.
+
+    A lane answers with another stop, or with none: who asked spoke of the one that still stands.
+
+    Args:
+        requests: values of the state, requests among them.
+        stops: the same, for the stops: those of transactions that are decided.
+    """
+    asked = {tp: requests.get(names.resume_key(*tp)) for tp in stopped_in(stops)}
+    standing = {tp: readable_stop(stops, tp) for tp, request in asked.items() if request is not None}
+    return {tp for tp, stop in standing.items() if stop is not None and stop.is_meant_by(asked[tp])}
 
 
 def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, object]:

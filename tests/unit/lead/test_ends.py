@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from onceover.model import TopicPartition
 from onceover.resume.resume import map_partition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
+from onceover.stops.record import Stop
 
 T = TypeVar("T")
 END = 100
@@ -235,6 +237,39 @@ def test_copied_or_stopped_partitions_need_no_leader(world: World, planner: EndC
     world.leaders.update({0: -1, 1: 1, 2: -1})
     ends = planner.ends()
     world.stopped.add(tp(0))
+    assert planner.reached(ends)
+
+
+def test_what_a_stop_has_excused_is_left_once_nobody_copies(world: World, planner: EndCheck) -> None:
+    """It may be resumed as the run ends: then nothing says any more that it is not copied."""
+    ends = planner.ends()
+    copy(world, 0, 1)
+    world.stopped = {tp(2)}
+    assert planner.reached(ends)
+    assert planner.left(ends) == {tp(2)}
+    world.stopped.clear()
+    assert planner.left(ends) == {tp(2)}
+    copy(world, 2)
+    assert planner.left(ends) == set()
+
+
+def test_a_stop_whose_resume_is_not_answered_excuses_nothing(
+    world: World, planner: EndCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lane may have no task just now, and copies it with its next one, or stops it once more."""
+    stop = Stop("RECORD_REFUSED", "", "", "", "", 5, at_ms=7, generation=1)
+    state: dict[str, Any] = {names.stop_key("t", 2): stop.to_json()}
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "read_log", lambda *_, **__: state)
+    enrolment = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 1)
+    monkeypatch.setattr(planner, "_read", lambda: {"t": enrolment})
+    monkeypatch.setattr(planner, "stop_requested", lambda: False)
+    ends = planner.ends()
+    copy(world, 0, 1)
+    assert planner.reached(ends)
+    state[names.resume_key("t", 2)] = {"v": 1, "at_ms": 1, "stop": stop.name}
+    assert not planner.reached(ends)
+    state[names.stop_key("t", 2)] = replace(stop, at_ms=8).to_json()
     assert planner.reached(ends)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -205,6 +205,78 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
     query = Query()
     found = run._watch_over(cast(Any, query), cast(Any, Leading()), cast(Any, Slots()), cast(Any, Reached()))
     assert (found, query.looks) == (True, 3)
+
+
+class Led(Leading):
+    """A run that has nothing to lead, up to its end."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.refused: list[Any] = []
+
+    def start(self) -> Any:
+        return SimpleNamespace(generation=1, run="run", lanes=1)
+
+    def was_asked_before(self) -> bool:
+        return False
+
+    def end(self, *_: object) -> None:
+        pass
+
+    close = end
+
+
+class Left(Reached):
+    """It has come to its end; so much of it is not copied behind that."""
+
+    def __init__(self, *left: TopicPartition) -> None:
+        self._left = list(left)
+
+    def begin(self) -> dict[TopicPartition, int]:
+        return {}
+
+    def left(self) -> list[TopicPartition]:
+        return self._left
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+@pytest.mark.parametrize("left", [(), (TopicPartition("orders", 0),)])
+def test_a_run_has_caught_up_only_if_nothing_is_left_once_its_lanes_are_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, left: tuple[TopicPartition, ...], stopped: bool
+) -> None:
+    """A stop that excused a partition may be gone by then: it was resumed, and copied in part."""
+    flow = SimpleNamespace(flow="orders", lanes=1)
+    watch = cast(Any, SimpleNamespace(flow=flow))
+    run = DriverRun(watch, "caught-up", tmp_path, os.getppid(), Begun("a"))
+    clusters = FakeCluster("east"), FakeCluster("west")
+    outside: dict[str, Any] = {
+        "slots_of": 1,
+        "warm_up": None,
+        "open_clusters": clusters,
+        "supervisor": Led(),
+        "ProgressLog": nullcontext(),
+        "known_stops": [{"topic": "orders"}] if stopped else [],
+    }
+    for name, made in outside.items():
+        monkeypatch.setattr(driver, name, lambda *_, made=made, **__: made)
+    inside: dict[str, Any] = {
+        "_announce": None,
+        "_until_end": nullcontext(Left(*left)),
+        "_start_query": None,
+        "_watch_over": True,
+        "_finish": None,
+    }
+    for name, made in inside.items():
+        monkeypatch.setattr(run, name, lambda *_, made=made: made)
+    spark = cast(Any, SimpleNamespace(sparkContext=SimpleNamespace(uiWebUrl="")))
+    # Who is told of the stop starts nothing again for that.
+    with (
+        pytest.raises(Retriable, match=r"not copied .*: orders:0") if left and not stopped else nullcontext()
+    ) as short:
+        run.execute(spark)
+    assert short is None or short.value.code == "COPY_INCOMPLETE"
+    assert run.report()["caught_up"] is not (bool(left) or stopped)
+    assert run.ended
 
 
 def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
