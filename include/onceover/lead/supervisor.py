@@ -40,7 +40,7 @@ from onceover.state.records.firstlook import EARLIEST, FirstLook, over, remember
 from onceover.state.records.layout import DONE, Layout, check_distinct, launches_with
 from onceover.state.records.managed import read_managed
 from onceover.state.records.standstill import standstill_note
-from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request
+from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request, unanswered
 from onceover.topics.apply import TopicApply
 from onceover.topics.hops import changed_upstream
 from onceover.topics.namingpolicy import NamingPolicy
@@ -57,7 +57,7 @@ _SOURCE_PATIENCE_S = 8.0
 # How often it is said that a note is not taken: it is tried every few seconds.
 _COMPLAINTS_S = 60.0
 _POSITIONS_S = 24 * 3600.0
-# A request that nobody needed any more, for instance for a partition that was not stopped.
+# A request that nobody needs any more: it was answered, or was for a partition that is not stopped.
 _REQUEST_LIFE_S = 60.0
 _NAMED = 5
 # Of half a kilobyte each: they stay within one record of 1 MiB.
@@ -122,6 +122,7 @@ class Supervisor:
         others = TopicPartition(names.state_topic(flow.name), names.STATE_OTHERS)
         self._notes = NoteWriter(target, others)
         self._requests = StateLog(target, others.topic, others.partition, calls.READ_UNCOMMITTED)
+        self._stops = StateLog(target, others.topic, others.partition, prefixes=(names.STOP_PREFIX,))
         self._reader = TopicReader(flow.name, source, target)
         self._enroller = Enroller(self.leader, source, target)
         rules = MergeRules.for_retention(state.map_retention_ms)
@@ -296,6 +297,7 @@ class Supervisor:
         self._upkeep.close()
         self._reader.close()
         self._requests.close()
+        self._stops.close()
         self._owned.close()
         self._notes.close()
 
@@ -440,12 +442,22 @@ class Supervisor:
         self._take_back()
 
     def _take_back(self) -> None:
-        """Take back requests that have been there for long enough, by this driver's clock alone."""
+        """Take back requests that have been there for long enough, by this driver's clock alone.
+
+        None that its lane has still to answer: it may have no task for longer, or no broker.
+        """
         now_s = time.monotonic()
         asked = asked_to_look_again(self._requests.values)
         self._asked = {request: self._asked.get(request, now_s) for request in asked}
-        for (key, _), seen_s in self._asked.items():
-            if now_s - seen_s > _REQUEST_LIFE_S:
+        old = {request for request, seen_s in self._asked.items() if now_s - seen_s > _REQUEST_LIFE_S}
+        if not old:
+            return
+        # A lane's answer is one once it is committed. Then the requests again: somebody may have asked anew.
+        stops = self._stops.catch_up(wait=False)
+        requests = self._requests.catch_up()
+        waiting = {names.resume_key(*tp) for tp in unanswered(requests, stops)}
+        for key, _ in old & asked_to_look_again(requests):
+            if key not in waiting:
                 self._notes.write(key, None)
 
     def _note_refused(self, *, just_read: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
@@ -18,6 +19,7 @@ from onceover.operate.status import flow_status
 from onceover.planning.plan import Refusal
 from onceover.state import names
 from onceover.state.records.layout import DONE
+from onceover.stops.record import Stop
 from onceover.stops.requests import asked_to_end, stop_request
 from tests.support.fakes.fakelogs import FakeLog
 from tests.support.raw.mutations import Content
@@ -381,6 +383,29 @@ def test_what_the_leader_has_asked_is_taken_back_though_nobody_has_read_it_since
     run.finish_lanes()
     run.end("asked")
     assert scene.records(names.STATE_OTHERS).get(names.REQUEST_FINISH) is None
+
+
+def test_a_request_to_look_again_stands_until_it_is_answered(scene: Leading) -> None:
+    """Its lane's task may be over, or its broker away, for minutes: nobody else would see it."""
+    run = scene.led()
+    stop = Stop("RECORD_REFUSED", "", "", "", "", 3, at_ms=1, generation=1)
+    request = names.resume_key(*ORDERS[0])
+
+    def stands_after_a_minute() -> bool:
+        for seconds in (6, 61):
+            scene.now_s += seconds
+            run.tick()
+        return request in scene.records(names.STATE_OTHERS)
+
+    run._notes.write(names.stop_key(*ORDERS[0]), stop.to_json())
+    run._notes.write(request, {"v": 1, "at_ms": 5, "stop": stop.name})
+    assert stands_after_a_minute() and stands_after_a_minute()
+    run._notes.write(names.stop_key(*ORDERS[0]), replace(stop, at_ms=2).to_json())
+    assert not stands_after_a_minute()
+    run._notes.write(request, {"v": 1, "at_ms": 6, "stop": replace(stop, at_ms=2).name})
+    assert stands_after_a_minute()
+    run._notes.write(names.stop_key(*ORDERS[0]), None)
+    assert not stands_after_a_minute()
 
 
 def test_the_end_is_written_and_says_why(scene: Leading) -> None:
