@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.errors import OnceoverError, Retriable
+from onceover.exitstatus import INTERRUPTED
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Allowed, GroupAction, remembered
 from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, plan_groups, summary
@@ -53,6 +54,7 @@ class AppliedGroups:
         done: the changes that were made, in their order.
         refused: what was left alone at the last moment, beside what the plan leaves alone.
         temporary: True when running it again may help.
+        interrupted: True when somebody has ended it with something to write, before anything was written.
         delay_s: longest time from the look at a group to the acknowledged write of it; None without writes.
         since_s: the same from the look before that one: no commit waited longer. None at the first look.
     """
@@ -61,12 +63,15 @@ class AppliedGroups:
     done: list[Change] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     temporary: bool = False
+    interrupted: bool = False
     delay_s: float | None = None
     since_s: float | None = None
 
     @property
     def exit_code(self) -> int:
-        """5 when running it again may help, 3 when somebody has to decide, else 0."""
+        """130 when interrupted, 5 when running it again may help, 3 when somebody has to decide, else 0."""
+        if self.interrupted:
+            return INTERRUPTED
         return exit_of(self.waiting, passes=self.temporary or self.plan.temporary)
 
     @property
@@ -99,11 +104,14 @@ class AppliedGroups:
             "changes_made": len(self.done),
             "refused": document["refused"] + [refusal.document() for refusal in self.refused],
             "delay_ms": None if self.delay_s is None else round(self.delay_s * 1000),
+            "interrupted": self.interrupted,
         }
 
     def describe(self) -> str:
         """Return the end as text; the plan was shown before."""
         lines = [f"written: {summary(self.done, ())}" if self.done else "nothing was written"]
+        if self.interrupted:
+            lines.append("  interrupted before that: run it again")
         lines += [f"  left alone: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
         return lined(lines)
 
@@ -147,7 +155,8 @@ class GroupSync:
 
         Only rows that may skip, repeat or remove something need an approval: what it does not cover is left
         alone, and named. Without any, all of them are approved by whoever calls this. The caller's pause is
-        between the two looks at commits of somebody else, where there are any.
+        between the two looks at commits of somebody else, where there are any; where there are none it is
+        asked all the same, for no time. Told to stop by then, nothing is written; from then on all is.
         """
         plan = self._plan(None if approval is None else lambda row: approval.covers(row.item))
         caller.announce(plan)
@@ -155,7 +164,9 @@ class GroupSync:
         self.release(plan)
         if plan.watched:
             caller.tell("looking twice at what somebody else has committed ...")
-        if plan.steps and not (plan.watched and caller.pause(WATCH_S)):
+        if plan.steps and caller.pause(WATCH_S if plan.watched else 0.0):
+            applied.interrupted = True
+        elif plan.steps:
             with self._journal(approval) as journal:
                 self._do(applied, journal, caller.counted)
         self._looks = {group.name: group.seen_s for group in plan.view.groups}

@@ -1,6 +1,7 @@
 """Keeping groups in place continuously: plan and apply at an interval, with the delay measured.
 
-Invariant: a cluster that is away ends nothing; what a person has to decide is told once, not at every look.
+Invariant: a cluster that is away ends nothing; what a person has to decide is told once, not at every look. A
+look that was cut short says so: what it has not written may be out of place.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from onceover.errors import Retriable
+from onceover.exitstatus import INTERRUPTED
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.plan import GroupPlan
 from onceover.planning.approval import Approval
-from onceover.planning.operation import Caller, Pause, Tell
+from onceover.planning.operation import Caller, Pause, Tell, wait
 from onceover.planning.plan import Refusal, exit_of
 
 # Enough for a day at the default interval.
@@ -42,7 +44,7 @@ class Followed:
         cycles: how many looks; ``failed`` of them met a cluster that was away.
         changes: how many offsets were written; ``positions`` there were at the last look, written or not.
         refused: what is left alone at the last look.
-        temporary: True when the last look was not complete.
+        temporary: True when the last look was not complete; ``interrupted`` when it was cut short.
         waits_s: for each look with writes, the longest that a commit can have waited for its counterpart.
     """
 
@@ -52,6 +54,7 @@ class Followed:
     positions: int = 0
     refused: list[Refusal] = field(default_factory=list)
     temporary: bool = False
+    interrupted: bool = False
     waits_s: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
 
     @property
@@ -67,6 +70,8 @@ class Followed:
     @property
     def exit_code(self) -> int:
         """As after the last look alone."""
+        if self.interrupted:
+            return INTERRUPTED
         return exit_of(self.refused, passes=self.temporary)
 
     def document(self) -> dict[str, Any]:
@@ -81,11 +86,13 @@ class Followed:
                 "max": round(ordered[-1] * 1000) if ordered else None,
             },
             "refused": [refusal.document() for refusal in self.refused],
+            "interrupted": self.interrupted,
         }
 
     def describe(self) -> str:
         """Return it as text."""
-        text = f"looked {self.cycles} times, wrote {self.changes} offsets"
+        cut = ", interrupted in the last look" if self.interrupted else ""
+        text = f"looked {self.cycles} times, wrote {self.changes} offsets{cut}"
         if not self.waits_s:
             return text
         delay = self.document()["delay_ms"]
@@ -99,13 +106,15 @@ class GroupFollowing:
     Args:
         sync: plans and applies once.
         interval_s: from one look to the next.
-        pause: waits; True when it is time to stop.
+        pause: waits between looks; True when it is time to stop.
+        watch: waits within one, where it has to look twice; True cuts that look short.
         clock: seconds.
     """
 
     sync: Applies
     interval_s: float
     pause: Pause
+    watch: Pause = wait
     clock: Callable[[], float] = time.monotonic
 
     def plan(self) -> GroupPlan:
@@ -122,7 +131,7 @@ class GroupFollowing:
         Raises:
             UsageError, NeedsOperator: what waiting cannot mend.
         """
-        followed, each_look = Followed(), Caller(lambda _: None, pause=self.pause)
+        followed, each_look = Followed(), Caller(lambda _: None, pause=self._within)
         told: set[Told] = set()
         while True:
             begun_s = self.clock()
@@ -136,6 +145,10 @@ class GroupFollowing:
             if self.pause(max(0.0, self.interval_s - (self.clock() - begun_s))):
                 return followed
 
+    def _within(self, seconds: float) -> bool:
+        # A look that only has to write does so, whoever wants to stop: its groups are in place then.
+        return seconds > 0.0 and self.watch(seconds)
+
 
 def _look(
     sync: Applies,
@@ -148,6 +161,7 @@ def _look(
     applied = sync.apply(caller, approval)
     followed.refused = [*applied.plan.refused, *applied.refused]
     followed.temporary = applied.temporary or applied.plan.temporary
+    followed.interrupted = applied.interrupted
     followed.changes += len(applied.done)
     followed.positions = len(applied.plan.rows)
     if applied.done:

@@ -51,7 +51,7 @@ def apply_groups(
 def follow_groups(flow: Flow, request: GroupRequest, interval_s: float, pause: Pause, tell: Tell) -> Followed:
     """Keep groups in place until ``pause`` returns True."""
     with opened(flow, partial(group_sync, request=request)) as sync:
-        return GroupFollowing(sync, interval_s, pause).apply(Caller(ignored, tell))
+        return GroupFollowing(sync, interval_s, pause, watch=pause).apply(Caller(ignored, tell))
 
 
 def plan_repair(flow: Flow, request: RepairRequest) -> Repair:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.exitstatus import INTERRUPTED
 from onceover.groups import apply
 from onceover.groups.apply import WATCH_S, AppliedGroups, GroupSync
 from onceover.groups.decide import Allowed
@@ -36,8 +37,9 @@ class Sync:
 
     def apply(self, *, stop: bool = False) -> AppliedGroups:
         def pause(seconds: float) -> bool:
-            self.waited.append(seconds)
-            self.during_wait()
+            if seconds:
+                self.waited.append(seconds)
+                self.during_wait()
             return stop
 
         def counted(done: int, total: int) -> None:
@@ -121,10 +123,21 @@ def test_somebody_elses_commits_are_looked_at_twice() -> None:
     assert codes(Sync(world).apply()) == {"moving": "COMMITTED_ELSEWHERE"}
 
 
-def test_stopped_while_looking_twice_nothing_is_written() -> None:
-    world = World(here={"a": 4}, there={"a": 101})
+@pytest.mark.parametrize("there", [{"a": 101}, {}], ids=["looking twice", "about to write"])
+def test_stopped_before_anything_is_written_nothing_is_and_that_is_no_success(there: dict[str, int]) -> None:
+    """Whoever starts consumers behind it would have them skip records, or read them again."""
+    world = World(here={"a": 4}, there=dict(there))
     applied = Sync(world).apply(stop=True)
-    assert (world.there, world.log, applied.done) == ({"a": 101}, [], [])
+    assert (world.there, world.log, applied.done) == (there, [], [])
+    assert (applied.exit_code, applied.document()["interrupted"]) == (INTERRUPTED, True)
+    assert "interrupted" in applied.describe()
+
+
+def test_stopped_where_nothing_is_left_to_write_it_is_done() -> None:
+    world = World(here={"a": 4})
+    Sync(world).apply()
+    applied = Sync(world).apply(stop=True)
+    assert (applied.exit_code, applied.document()["interrupted"]) == (DONE, False)
 
 
 def test_what_is_not_known_is_not_written() -> None:

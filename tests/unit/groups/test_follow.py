@@ -8,10 +8,11 @@ from typing import Any, cast
 import pytest
 
 from onceover.errors import Retriable, UsageError
+from onceover.exitstatus import INTERRUPTED
 from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.groups.decide import Allowed
 from onceover.groups.follow import Followed, GroupFollowing
-from onceover.planning.operation import Caller
+from onceover.planning.operation import Caller, Pause, wait
 from tests.unit.groups.groupworld import SHIFT, Lines, World
 
 
@@ -23,14 +24,14 @@ class Run:
         self.pauses: list[float] = []
         self._world, self._looks, self._between = world, looks, between
 
-    def go(self, sync: Any = None) -> Followed:
+    def go(self, sync: Any = None, watch: Pause = wait) -> Followed:
         def pause(seconds: float) -> bool:
             self.pauses.append(seconds)
             self._between(len(self.pauses))
             return len(self.pauses) >= self._looks
 
         real = GroupSync(cast(Any, self._world), Allowed(), cast(Any, Lines().opened), 1)
-        following = GroupFollowing(sync or real, 10.0, pause, clock=lambda: 0.0)
+        following = GroupFollowing(sync or real, 10.0, pause, watch, clock=lambda: 0.0)
         return following.apply(Caller(lambda _: None, self.told.append))
 
 
@@ -78,6 +79,23 @@ def test_what_waiting_cannot_mend_ends_it() -> None:
 
     with pytest.raises(UsageError):
         Run(World(), 2).go(Broken())
+
+
+def test_a_last_look_that_is_cut_short_is_no_success() -> None:
+    """What somebody else has committed was to be looked at twice, and is not known to be left alone."""
+    world = World(here={"a": 4}, there={"a": 101})
+    followed = Run(world, 1).go(watch=lambda _: True)
+    assert (world.there, followed.exit_code) == ({"a": 101}, INTERRUPTED)
+    assert followed.document()["interrupted"] and "interrupted" in followed.describe()
+
+
+def test_a_look_that_only_has_to_write_is_finished_and_the_next_one_counts() -> None:
+    world = World(here={"a": 4})
+    followed = Run(world, 1).go(watch=lambda _: True)
+    assert (world.there, followed.exit_code) == ({"a": 4 + SHIFT}, 0)
+    world = World(here={"a": 4}, there={"a": 101})
+    cut = iter([True, False])
+    assert Run(world, 2).go(watch=lambda _: next(cut)).exit_code == 0
 
 
 def test_the_interval_counts_from_look_to_look() -> None:

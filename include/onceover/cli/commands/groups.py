@@ -38,7 +38,7 @@ def follow(args: argparse.Namespace) -> CommandResult:
         say(visible(line), aside=args.json)
 
     with ending_signals() as asked, opened(flow, partial(group_sync, request=request)) as sync:
-        following = GroupFollowing(sync, args.interval, asked.wait)
+        following = GroupFollowing(sync, args.interval, pause=asked.wait, watch=asked.wait)
         followed = following.apply(Caller(lambda _: None, tell))
     document = {"flow": flow.flow, "direction": str(request.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)

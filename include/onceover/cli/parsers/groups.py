@@ -20,7 +20,7 @@ A group is never moved backwards (unless --allow-rewind), past the end, below th
 members on the receiving side. What the offset map does not cover is not guessed. docs/groups.md has the rest.
 
 Exit code 0: in place, or nothing more can be done now. 3: somebody has to decide, see the plan. 5: something
-could not be read: run again.
+could not be read: run again. 130: ended before this look has written anything.
 """
 _ACTIONS: Final = (
     ("plan", "say where every group would go on; change nothing"),

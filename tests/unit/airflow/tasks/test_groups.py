@@ -217,6 +217,16 @@ def test_following_ends_after_its_time(world: World, approved: Within) -> None:
     assert context.assets[0][0] == "x-onceover://west/flights.groups"
 
 
+def test_the_last_look_is_finished_though_its_time_ends_while_it_looks_twice(
+    world: World, approved: Within
+) -> None:
+    """Otherwise what is announced would be what was not written."""
+    context = approved(until="1ms")
+    assert GROUPS.apply(FLOW)["changes_made"] == 2
+    assert world.there == {"new": 4 + SHIFT, "foreign": 7 + SHIFT}
+    assert context.assets[0][0] == "x-onceover://west/flights.groups"
+
+
 def test_what_may_be_over_soon_is_tried_again(world: World, within: Within) -> None:
     world.broken["new"] = Retriable("its coordinator is away")
     within()
