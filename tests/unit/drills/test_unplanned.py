@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -16,10 +17,12 @@ from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import Retriable
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
+from onceover.state import names
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
 from tests.unit.drills.test_switching import enrolment, entry
+from tests.unit.state.records.test_layout import LAYOUT
 
 COPIES = {topic: SimpleNamespace(topic_id=UUID(int=2)) for topic in ("a", "b")}
 AWAY = Retriable("no broker of east answers")
@@ -82,6 +85,32 @@ def test_who_is_let_in_is_told() -> None:
     switching = steps(let_in=lambda _: {"let_in": {"acls": 2}})
     assert switching.redirect(Deadline(5.0)) == {"let_in": {"acls": 2}, "exit_code": 0}
     assert switching.findings == []
+
+
+def silent(*_: object, **__: object) -> Any:
+    raise Retriable("flow orders-dr did not end within 20 s", code="NO_ANSWER")
+
+
+@pytest.mark.parametrize(("delivery", "is_fenced"), [("exactly_once", True), ("at_least_once", False)])
+def test_one_that_hangs_is_fenced_where_it_runs_exactly_once_whatever_its_file_says_by_now(
+    monkeypatch: pytest.MonkeyPatch, delivery: str, *, is_fenced: bool
+) -> None:
+    """At least once it may wake behind the promotion, and what it has in hand would be among the clients'."""
+    monkeypatch.setattr("onceover.drills.switching.common.request_stop", silent)
+    monkeypatch.setattr(Steps, "_state", lambda _: FlowState(layout_of(delivery), {}))
+    switching = steps()
+    if is_fenced:
+        assert switching._stopped(Deadline(5.0))
+        assert "it was fenced" in dict(switching.findings)["FLOW_STOPPED"]
+        return
+    with pytest.raises(Retriable, match="did not end"):
+        switching._stopped(Deadline(5.0))
+    assert switching.findings == []
+
+
+def layout_of(delivery: str) -> dict[str, Any]:
+    """Return what the leader of a run has written of it."""
+    return {names.LAYOUT: replace(LAYOUT, delivery=delivery).to_json()}
 
 
 def verified(notes: Notes) -> list[tuple[str, str]]:

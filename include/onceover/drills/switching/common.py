@@ -60,7 +60,6 @@ class SwitchoverParts:
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
         back: that flow's name.
         led_back: copies that the flow the other way has taken in already.
-        exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
         quiet_s: how long nobody may have written for the fence to be believed.
         pause: waits so many seconds.
@@ -86,7 +85,6 @@ class SwitchoverParts:
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
     back: str | None
     led_back: Callable[[], Collection[str]]
-    exactly_once: bool
     handled: bool
     quiet_s: float
     pause: Callable[[float], bool]
@@ -239,7 +237,9 @@ class SwitchSteps:
             wait_s = max(1.0, min(_STOP_S, deadline.left_s))
             return bool(request_stop(self.parts.target, self.parts.flow, wait_s=wait_s)["was_running"])
         except Retriable as error:
-            if not self.parts.exactly_once:
+            layout = self._state().layout
+            # The one that hangs: what the flow file says now is for the next start.
+            if layout is None or not layout.may_be_fenced:
                 # Nobody can fence what writes without transactions: it may wake behind the promotion.
                 raise
             self.findings.append((DrillCode.FLOW_STOPPED, f"{error.message}; it was fenced"))
