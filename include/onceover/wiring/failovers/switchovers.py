@@ -230,6 +230,7 @@ def _parts(
         back=spec.reverse,
         led_back=lambda: led_back(reverse),
         handled=flow.handler is not None,
+        whatever_is_lost=options.whatever_is_lost,
         quiet_s=spec.quiet_ms / 1000,
         pause=pause,
     )
