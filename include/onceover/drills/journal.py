@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +42,8 @@ _BEAT_S: Final = 2.0
 # Of a drill that gives no sign for so long nobody is there any more. Clocks are not compared: its sign has to
 # change while we look.
 SILENT_S: Final = 4 * _BEAT_S
+# What is begun within it is done before anybody else can have taken the drill over.
+_SURE_S: Final = SILENT_S - _BEAT_S
 # A reply that was lost, or somebody else who writes, is over by then.
 _WRITE_S: Final = 30.0
 
@@ -72,6 +76,7 @@ class DrillJournal:
         self._log = StateLog(target, *self._tp)
         self._topic_id: UUID | None = None
         self._reader = ChainReader()
+        self._beats: Heartbeat | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -186,7 +191,13 @@ class DrillJournal:
 
     def heartbeat(self, drill: str) -> Heartbeat:
         """Return what gives signs of life while it is open."""
-        return Heartbeat(self._target, self._tp, drill)
+        self._beats = Heartbeat(self._target, self._tp, drill)
+        return self._beats
+
+    def holds(self, drill: str) -> bool:
+        """Tell, without the target, whether nobody can have taken our own drill for dead yet."""
+        beats = self._beats
+        return beats is not None and beats.drill == drill and beats.silent_s < _SURE_S
 
     def _values(self) -> Mapping[str, Any]:
         """Return the latest values; none where there is no topic. One that was made anew is read anew."""
@@ -274,13 +285,27 @@ class DrillJournal:
             log.warning("%s cannot be written: %s", path, error.strerror)
 
 
+class _Moment:
+    """Now, on both clocks: one stands still while a machine sleeps, the other one may be set back."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic(), time.time()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since then, rather too many than too few."""
+        steady_s, wall_s = self._at
+        return max(time.monotonic() - steady_s, time.time() - wall_s)
+
+
 class Heartbeat:
     """Signs of life of a drill, from a thread with connections of its own. A context manager."""
 
     def __init__(self, target: Cluster, tp: TopicPartition, drill: str) -> None:
         self._cluster = target.another()
         self._tp = tp
-        self._drill = drill
+        self.drill = drill
+        self._heard: _Moment | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="drill-heartbeat", daemon=True)
 
@@ -294,14 +319,22 @@ class Heartbeat:
         self._over.set()
         self._thread.join(_WRITE_S)
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since a sign was begun that the target has taken; without end where it has taken none."""
+        heard = self._heard
+        return math.inf if heard is None else heard.age_s
+
     def _beat(self) -> None:
         notes = NoteWriter(self._cluster, self._tp)
         count = 0
         try:
             while not self._over.is_set():
                 count += 1
+                began = _Moment()
                 try:
-                    notes.write(ALIVE, {"v": 1, "drill": self._drill, "count": count, "at_ms": now_ms()})
+                    notes.write(ALIVE, {"v": 1, "drill": self.drill, "count": count, "at_ms": now_ms()})
+                    self._heard = began
                 except OnceoverError as error:
                     # Whoever takes the drill for dead is told by the journal's own writes.
                     log.debug("no sign of life: %s", error)

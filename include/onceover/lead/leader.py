@@ -36,6 +36,7 @@ from onceover.state.records.layout import (
     Layout,
     check_clusters,
     check_mine,
+    delivery_with,
     ever_handled,
     fence_bound,
     follows_with,
@@ -178,7 +179,7 @@ class Leader:
             flow_sha256=self._flow.sha256,
             started_at_ms=now_ms(),
             host=socket.gethostname(),
-            delivery=self._flow.delivery,
+            delivery=delivery_with(previous, self._flow.delivery),
             seized=seized,
             interrupted=seized and leaves_unfinished(previous),
             fenced_starts=self._fenced_starts(previous),
@@ -214,7 +215,7 @@ class Leader:
         fence(self._target, names.map_id(self._flow.name))
 
     def _confirm(self, wanted: Layout) -> Layout:
-        ready = wanted.as_ready()
+        ready = wanted.as_ready(self._flow.delivery)
         reached(Step.READY_BEGIN)
         self._write({names.LAYOUT: ready.to_json()}, Step.READY_COMMIT)
         # EndTxn says OK before the marker is in the log. Until then a reader sees "not ready", and this

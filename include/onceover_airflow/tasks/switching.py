@@ -196,7 +196,8 @@ def check_look(params: Mapping[str, Any]) -> None:
 
 
 def _cost(change: Change) -> str:
-    if change.risk == "none":
+    # What comes again is not lost: the change says so itself.
+    if change.risk in ("none", "repeat"):
         return "-"
     return "not known" if change.records is None else f"{change.records} offsets"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,6 +18,7 @@ from onceover.drills.switching.fences import (
     COMMAND,
     PERSON,
     AclFence,
+    CommandFence,
     LiftedFences,
     PersonFence,
     left_behind,
@@ -59,7 +61,7 @@ class Notes:
 
     def __init__(self, chain: Sequence[JournalEntry] = ()) -> None:
         self.chain = list(chain)
-        self.ours = True
+        self.ours = self.sure = True
 
     def read(self) -> Sequence[JournalEntry]:
         return list(self.chain)
@@ -70,6 +72,9 @@ class Notes:
     def check(self) -> None:
         if not self.ours:
             raise Fenced("taken over", code=DrillCode.DRILL_TAKEN_OVER)
+
+    def holds(self) -> bool:
+        return self.sure
 
 
 def fence(cluster: Cluster, *principals: str, is_open: bool = False) -> AclFence:
@@ -119,12 +124,65 @@ def test_who_is_taken_for_dead_while_it_fences_leaves_nothing() -> None:
     cluster, notes = Cluster(), Notes()
 
     def taken() -> None:
+        lifted(cluster).lift(notes, ["t"], Deadline(5.0))
+        # Ours comes a moment later.
+        cluster.acls.add(deny("t"))
         notes.ours = False
 
     cluster.on_create = taken
     with pytest.raises(Fenced):
         fence(cluster).make(notes, ["t"], Deadline(5.0))
     assert cluster.acls == set()
+
+
+def test_who_is_taken_for_dead_while_it_fences_leaves_what_the_next_one_goes_on_with() -> None:
+    """That one stands behind the very same DENYs, and may have promoted by then."""
+    cluster, notes = Cluster(), Notes()
+    later = fence(cluster)
+
+    def taken() -> None:
+        cluster.on_create = lambda: None
+        assert later.make(notes, ["t"], Deadline(5.0))["inherited"] == 1
+        notes.ours = False
+
+    cluster.on_create = taken
+    with pytest.raises(Fenced):
+        fence(cluster).make(notes, ["t"], Deadline(5.0))
+    assert cluster.acls == {deny("t")}
+    assert later.gone(()) == []
+
+
+@pytest.mark.parametrize(("goes_on", "words"), [(True, ["fence"]), (False, ["fence", "unfence"])])
+def test_a_command_of_who_is_taken_for_dead_undoes_what_nobody_goes_on_with(
+    goes_on: bool, words: list[str]
+) -> None:
+    """Whoever has lifted it meanwhile has done so before it was all there."""
+    notes, heard = Notes(), list[str]()
+
+    def run(word: str, topics: Collection[str], _: Deadline) -> Mapping[str, Any]:
+        heard.append(word)
+        assert list(topics) == ["t"]
+        if word == "fence":
+            notes.ours = False
+            if not goes_on:
+                notes.write(chains.UNFENCED, {"kind": COMMAND, "marks": [["t", ""]]})
+        return {}
+
+    with pytest.raises(Fenced):
+        CommandFence(cast(Any, SimpleNamespace(run=run))).make(notes, ["t"], Deadline(5.0))
+    assert heard == words
+
+
+def test_a_fence_that_somebody_takes_away_is_missed() -> None:
+    """Also what stood there before; of what an earlier run has made, as the journal has it."""
+    cluster, notes = Cluster(deny("u")), Notes()
+    made = fence(cluster)
+    made.make(notes, ["t", "u"], Deadline(5.0))
+    assert made.gone({("t", "User:*")}) == []
+    cluster.acls.clear()
+    assert made.gone(()) == ["t", "u"]
+    assert fence(cluster, "User:app").gone({("t", "User:*")}) == ["t"]
+    assert PersonFence(lambda *_: {}).gone({("t", "")}) == []
 
 
 def test_without_the_target_what_was_made_is_taken_away_by_memory() -> None:

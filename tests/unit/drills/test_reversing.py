@@ -66,9 +66,11 @@ def test_a_fence_that_shuts_everybody_out_is_lifted_although_the_way_back_does_n
     assert heard == lifted
 
 
-def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too() -> None:
-    """As *look* has found it in the journal: nobody can be asked any more."""
+@pytest.mark.parametrize("is_sure", [True, False])
+def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too(*, is_sure: bool) -> None:
+    """As *look* has found it in the journal, while nobody can have taken this one over: then it is theirs."""
     notes, given_up = Notes(), list[object]()
+    notes.sure = is_sure
     notes.write(chains.FENCED, {"kind": "acls", "marks": [["a", "User:*"], ["other", "User:*"]]})
 
     def gone(*_: object) -> Any:
@@ -78,15 +80,87 @@ def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too() -> 
         given_up.append(inherited)
         return "1 ACLs are deleted"
 
-    parts = SimpleNamespace(look=gone, fence=None, lifted=SimpleNamespace(give_up=give_up))
+    made = SimpleNamespace(how="DENY WRITE for User:*")
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    lifted = SimpleNamespace(give_up=give_up)
+    parts = SimpleNamespace(flow="orders-dr", look=gone, fence=made, lifted=lifted, **sides)
     steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
     with pytest.raises(Retriable):
         steps.look(Deadline(5.0))
     steps._not_promoted = gone  # type: ignore[method-assign]
     with pytest.raises(Retriable):
         steps.undo(Deadline(5.0))
-    assert given_up == [{"acls": {("a", "User:*")}}]
-    assert "1 ACLs are deleted" in dict(steps.findings)["STILL_FENCED"]
+    told = dict(steps.findings)["STILL_FENCED"]
+    if is_sure:
+        assert given_up == [{"acls": {("a", "User:*")}}]
+        assert "1 ACLs are deleted" in told
+        return
+    assert given_up == []
+    for part in (
+        "a (1 topics)",
+        "east (DENY WRITE for User:*)",
+        "`onceover drill abort orders-dr`",
+        "by hand",
+    ):
+        assert part in told, part
+
+
+@pytest.mark.parametrize("began", [True, False])
+def test_who_is_cut_off_from_the_target_names_a_fence_that_it_may_have_made(*, began: bool) -> None:
+    """And none where it has not come to that."""
+
+    def away(*_: object, **__: object) -> Any:
+        raise Retriable("no broker of west answers")
+
+    notes = Notes()
+    notes.sure = False
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    made = SimpleNamespace(how="./switch fence", make=away)
+    parts = SimpleNamespace(flow="orders-dr", fence=made, lifted=None, **sides)
+    steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
+    steps._not_promoted = away  # type: ignore[method-assign]
+    if began:
+        with pytest.raises(Retriable):
+            steps.fence(Deadline(5.0))
+    with pytest.raises(Retriable):
+        steps.undo(Deadline(5.0))
+    assert [code for code, _ in steps.findings] == (["STILL_FENCED"] if began else [])
+
+
+def test_nothing_is_promoted_behind_a_fence_that_somebody_has_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody has written in the moment since, perhaps; behind the promotion it is told."""
+    asked: list[object] = []
+
+    def gone(marks: object) -> list[str]:
+        asked.append(marks)
+        return ["a"]
+
+    notes = Notes()
+    notes.write(chains.FENCED, {"kind": "acls", "marks": [["a", "User:*"], ["other", "User:*"]]})
+    made = SimpleNamespace(kind="acls", how="DENY WRITE for User:*", gone=gone)
+    parts = SimpleNamespace(flow="orders-dr", fence=made)
+    steps = Steps(cast(Any, parts), "d1", "d1", {"a": enrolment("a")}, True, notes, cast(Any, None))
+    monkeypatch.setattr(Steps, "_check_same", lambda *_: None)
+    with pytest.raises(NeedsOperator) as refused:
+        steps._check_topics([])
+    assert (refused.value.code, refused.value.where) == ("FENCE_LEAKS", "a")
+    steps._name_leaks()
+    assert [code for code, _ in steps.findings] == ["FENCE_LEAKS"]
+    assert asked == [{("a", "User:*")}] * 2
+    made.gone = lambda _: []
+    steps._check_topics([])
+
+
+def test_that_nobody_tells_whether_the_fence_stands_keeps_nothing_from_being_done() -> None:
+    def away(_: object) -> Any:
+        raise Retriable("no broker of east answers")
+
+    parts = SimpleNamespace(fence=SimpleNamespace(kind="acls", gone=away))
+    steps = Steps(cast(Any, parts), "d1", "d1", {}, True, Notes(), cast(Any, None))
+    steps._name_leaks()
+    assert [code for code, _ in steps.findings] == ["NOT_COMPARED"]
 
 
 NEED = {"code": "ACL_WITHHELD", "message": "a DENY limits it", "resolve": "resolve it", "exit": 3}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from onceover.drills import journal as journals
 from onceover.drills.journal import ALIVE, DrillJournal
+from onceover.errors import Retriable
 from onceover.kafka.cluster import LiveCluster
 
 
@@ -50,6 +52,48 @@ def test_one_that_does_not_is_dead(monkeypatch: pytest.MonkeyPatch, value: Any) 
 def test_one_that_was_taken_over_keeps_no_dead_one_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have woken, and does not know yet."""
     assert not alive(monkeypatch, beating("d1"))
+
+
+class Clocks:
+    """Both clocks, and a target that takes signs until it is away."""
+
+    steady_s, wall_s, is_away = 100.0, 1e9, False
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = SimpleNamespace(monotonic=lambda: self.steady_s, time=lambda: self.wall_s)
+        monkeypatch.setattr(journals, "time", told)
+        monkeypatch.setattr(journals, "NoteWriter", lambda *_: self)
+
+    def write(self, *_: object) -> None:
+        if self.is_away:
+            raise Retriable("no broker of west answers")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("steady_s", "wall_s", "holds"),
+    [(5.0, 5.0, True), (7.0, 7.0, False), (1.0, 600.0, False), (7.0, -60.0, False)],
+)
+def test_a_drill_is_ours_without_asking_only_while_its_last_sign_is_young(
+    monkeypatch: pytest.MonkeyPatch, steady_s: float, wall_s: float, *, holds: bool
+) -> None:
+    """A machine that slept does not know it by the one clock, one whose time was set not by the other."""
+    clocks = Clocks(monkeypatch)
+    target = cast(Any, SimpleNamespace(another=lambda: clocks))
+    beats = DrillJournal(target, "orders-dr", 1, Path("nowhere"), lambda _: False)
+    assert not beats.holds("d2")
+    heart = beats.heartbeat("d2")
+    # One round, and no thread of its own.
+    heart._over = cast(Any, SimpleNamespace(is_set=iter([False, True] * 2).__next__, wait=lambda _: None))
+    assert not beats.holds("d2")
+    heart._beat()
+    assert beats.holds("d2")
+    assert not beats.holds("d1")
+    clocks.steady_s, clocks.wall_s, clocks.is_away = clocks.steady_s + steady_s, clocks.wall_s + wall_s, True
+    heart._beat()
+    assert beats.holds("d2") == holds
 
 
 def test_nobody_is_dead_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,13 +196,19 @@ def test_what_has_promoted_topics_is_unfinished_until_all_of_it_is_done(
 
 
 def entry(
-    *partitions: tuple[str, int | None, str | None], runs: bool = False, open_offsets: int = 0
+    *partitions: tuple[str, int | None, str | None],
+    runs: bool = False,
+    open_offsets: int = 0,
+    delivery: str = "exactly_once",
+    needs: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return an entry of ``status``: topic, what is missing of its partition, where it was stopped."""
     return {
         "flow": "orders-dr",
         "source": {"alias": "east"},
-        "run": {"state": "running" if runs else "gone"},
+        "run": {"state": "running" if runs else "fenced" if needs else "gone"},
+        "delivery": delivery,
+        "needs": [{"code": code} for code in needs],
         "partitions": [
             {
                 "topic": topic,
@@ -228,6 +234,8 @@ def asked(told: dict[str, Any], *, whatever: bool = False, copy: str | None = CO
 
 
 AWAY = entry(("a", None, None))
+AT_LEAST_ONCE = "at_least_once"
+GONE = entry(("a", None, None), delivery=AT_LEAST_ONCE)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +248,12 @@ AWAY = entry(("a", None, None))
         (entry(("a", 3, None)), AWAY, "an unknown number"),
         (entry(("a", 3, None)), entry(("a", 3, None), open_offsets=20_000), "20003 offsets, not 3"),
         (AWAY, AWAY, ""),
+        (AWAY, GONE, "sure end of flow"),
+        (entry(("a", None, None), runs=True, delivery=AT_LEAST_ONCE), GONE, "sure end of flow"),
+        (AWAY, entry(("a", None, None), delivery=AT_LEAST_ONCE, needs=["FENCED"]), "sure end of flow"),
+        (AWAY, entry(("a", None, None), delivery=AT_LEAST_ONCE, needs=["PROMOTED"]), ""),
+        (AWAY, entry(("a", None, None), needs=["FENCED"]), ""),
+        (GONE, AWAY, ""),
         (entry(("a", 3, None), runs=True), entry(("a", 900, None)), ""),
         (entry(("a", 3, "SOURCE_DIVERGED")), entry(("a", 3, None)), ""),
         (AWAY, entry(("a", None, None), ("b", 0, "SOURCE_DIVERGED")), ""),
@@ -291,6 +305,7 @@ HALF_DEAD = (
     entry(("a", 90_000, None), runs=True),
     entry(("a", None, "SOURCE_DIVERGED")),
     entry(("a", 3, "SOURCE_DIVERGED"), runs=True),
+    GONE,
 )
 
 
@@ -323,7 +338,11 @@ def test_what_is_given_up_is_shown() -> None:
         "missing": {"a": 3},
         "stopped": {"a:0": "SOURCE_DIVERGED"},
         "copies": {"a": COPY},
+        "wakes": False,
     }
+    assert "may repeat records" in asked(GONE).describe()
+    assert "what it repeats should it wake" in asked(GONE, whatever=True).describe()
+    assert "should it wake" not in asked(AWAY).describe() + asked(AWAY, whatever=True).describe()
     assert "may skip" in asked(AWAY).describe()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -11,15 +12,18 @@ from uuid import UUID
 import pytest
 
 from onceover.backoff import Deadline
+from onceover.clock import now_ms
 from onceover.drills import chain as chains
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import Retriable
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
+from onceover.state import names
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from tests.unit.drills.test_fences import Notes
 from tests.unit.drills.test_switching import enrolment, entry
+from tests.unit.state.records.test_layout import LAYOUT
 
 COPIES = {topic: SimpleNamespace(topic_id=UUID(int=2)) for topic in ("a", "b")}
 AWAY = Retriable("no broker of east answers")
@@ -82,6 +86,76 @@ def test_who_is_let_in_is_told() -> None:
     switching = steps(let_in=lambda _: {"let_in": {"acls": 2}})
     assert switching.redirect(Deadline(5.0)) == {"let_in": {"acls": 2}, "exit_code": 0}
     assert switching.findings == []
+
+
+class Hanging:
+    """A run that does not answer for 20 s: the state as it is asked to end, and behind that."""
+
+    def __init__(self, delivery: str, silent_s: float, *, beats: bool = False) -> None:
+        layout = {names.LAYOUT: replace(LAYOUT, delivery=delivery).to_json()}
+        then_ms = now_ms() - int(1000 * silent_s)
+        signs = [{"run": LAYOUT.run, "at_ms": then_ms + beats * count, "pid": 7} for count in range(2)]
+        self._states = iter([FlowState(layout, {names.HEARTBEAT: sign}) for sign in signs])
+
+    def stopped(
+        self, monkeypatch: pytest.MonkeyPatch, shown: Mapping[str, Any], *, whatever: bool = False
+    ) -> Steps:
+        monkeypatch.setattr("onceover.drills.switching.common.request_stop", silent)
+        monkeypatch.setattr(Steps, "_state", lambda _: next(self._states))
+        switching = steps(glance=lambda: shown, whatever_is_lost=whatever)
+        assert switching._stopped(Deadline(5.0))
+        return switching
+
+
+def silent(*_: object, wait_s: float) -> Any:
+    raise Retriable("flow orders-dr did not end within 20 s", code="NO_ANSWER")
+
+
+ONCE, ONCE_MORE = "exactly_once", "at_least_once"
+LOST = ("a", None, None), ("b", None, None)
+GONE, RAN = entry(*LOST, delivery=ONCE_MORE), entry(*LOST, delivery=ONCE_MORE, runs=True)
+
+
+def test_one_that_hangs_is_fenced_where_it_runs_exactly_once_whatever_its_file_says_by_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At least once it may wake behind the promotion, and what it has in hand would be among the clients'."""
+    for silent_s in (1.0, 60.0):
+        told = dict(Hanging(ONCE, silent_s).stopped(monkeypatch, RAN).findings)["FLOW_STOPPED"]
+        assert told.endswith("it was fenced")
+        with pytest.raises(Retriable, match="did not end") as caught:
+            Hanging(ONCE_MORE, silent_s).stopped(monkeypatch, RAN)
+        assert "`onceover status orders-dr` says that its driver is gone" in str(caught.value.resolve)
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "beats", "shown", "whatever", "goes_on"),
+    [
+        (60.0, False, GONE, False, True),
+        (60.0, False, RAN, True, True),
+        (1.0, False, GONE, False, False),
+        (1.0, False, GONE, True, False),
+        (60.0, True, GONE, True, False),
+    ],
+    ids=["gone", "gone by now, whatever is lost", "back", "lives, whatever is lost", "its clock is slow"],
+)
+def test_one_that_runs_at_least_once_and_is_gone_for_good_is_given_up_where_that_was_shown(
+    monkeypatch: pytest.MonkeyPatch,
+    silent_s: float,
+    shown: Any,
+    *,
+    beats: bool,
+    whatever: bool,
+    goes_on: bool,
+) -> None:
+    """Its driver stood beside the source: nobody else could ever end it. One that lives is another matter."""
+    hanging = Hanging(ONCE_MORE, silent_s, beats=beats)
+    if not goes_on:
+        with pytest.raises(Retriable, match="did not end"):
+            hanging.stopped(monkeypatch, shown, whatever=whatever)
+        return
+    switching = hanging.stopped(monkeypatch, shown, whatever=whatever)
+    assert "should it wake, that comes again" in dict(switching.findings)["FLOW_STOPPED"]
 
 
 def verified(notes: Notes) -> list[tuple[str, str]]:
@@ -162,6 +236,8 @@ def test_a_partition_of_which_nobody_tells_is_not_one_without_loss(
         "flow": "orders-dr",
         "source": {"alias": "east"},
         "run": {"state": "ended"},
+        "delivery": ONCE_MORE,
+        "needs": [],
         "partitions": told,
         "last_commit_ms": None,
     }

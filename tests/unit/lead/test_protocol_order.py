@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.errors import Fenced, MustReset, Retriable
+from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
 from onceover.kafka.calls import InitResult, OffsetToCommit
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
@@ -74,6 +74,21 @@ def test_a_layout_says_where_its_generation_and_those_before_it_have_diverted_to
     clusters = cluster_in(world, "east"), cluster_in(world)
     assert Leader(flow, *clusters).seize().letters == {"letters": 7}
     assert Leader(flow, *clusters).start().letters == {"letters": 7, "letters-2": 9}
+
+
+def test_until_it_is_ready_a_layout_says_how_whoever_may_still_copy_does(world: World) -> None:
+    """The file may have another mode by now: who is fenced is the run before, or that of an unready one."""
+    once_more, once = (FlowIdentity(FLOW, 2, "0" * 64, mode) for mode in ("at_least_once", "exactly_once"))
+    clusters = cluster_in(world, "east"), cluster_in(world)
+    world.values = {names.LAYOUT: replace(LAYOUT, delivery="at_least_once").to_json()}
+    for _ in range(2):
+        assert Leader(once, *clusters).seize().delivery == "at_least_once"
+    world.wrong["fence 0"] = [NeedsOperator("not granted")]
+    with pytest.raises(NeedsOperator):
+        Leader(once, *clusters).start()
+    assert Layout.from_json(world.values[names.LAYOUT]).delivery == "at_least_once"
+    assert Leader(once, *clusters).start().delivery == "exactly_once"
+    assert Leader(once_more, *clusters).seize().delivery == "exactly_once"
 
 
 def test_bound_over_an_unready_generation_is_fenced(world: World) -> None:

@@ -42,7 +42,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, state: FlowState) -> repair.Repair:
     return repair.plan_resume(FLOW, FakeCluster())
 
 
-RUNNING = LAYOUT.as_ready()
+RUNNING = LAYOUT.as_ready(LAYOUT.delivery)
 SEIZED = Layout.from_json({**LAYOUT.to_json(), "ready": False, "seized": True})
 
 

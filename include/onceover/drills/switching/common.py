@@ -60,8 +60,8 @@ class SwitchoverParts:
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
         back: that flow's name.
         led_back: copies that the flow the other way has taken in already.
-        exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
+        whatever_is_lost: of an unplanned one: the yes holds however source and flow are when it is done.
         quiet_s: how long nobody may have written for the fence to be believed.
         pause: waits so many seconds.
     """
@@ -86,8 +86,8 @@ class SwitchoverParts:
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
     back: str | None
     led_back: Callable[[], Collection[str]]
-    exactly_once: bool
     handled: bool
+    whatever_is_lost: bool
     quiet_s: float
     pause: Callable[[float], bool]
 
@@ -234,16 +234,41 @@ class SwitchSteps:
             self.findings.append((DrillCode.FLOW_STOPPED, text))
 
     def _stopped(self, deadline: Deadline) -> bool:
-        """Ask the flow to end; tell whether it was running. One that does not answer is fenced anyway."""
+        """Ask the flow to end; tell whether it was running. One that does not answer is fenced anyway.
+
+        Raises:
+            Retriable: NO_ANSWER, of one that no fence keeps from going on.
+        """
+        before = self._state()
         try:
             wait_s = max(1.0, min(_STOP_S, deadline.left_s))
             return bool(request_stop(self.parts.target, self.parts.flow, wait_s=wait_s)["was_running"])
         except Retriable as error:
-            if not self.parts.exactly_once:
+            now, text = self._state(), f"{error.message}; it was fenced"
+            # The one that hangs: what the flow file says now is for the next start.
+            if now.layout is None or not now.layout.may_be_fenced:
                 # Nobody can fence what writes without transactions: it may wake behind the promotion.
-                raise
-            self.findings.append((DrillCode.FLOW_STOPPED, f"{error.message}; it was fenced"))
+                if not self._is_given_up(before, now):
+                    raise Retriable(
+                        error.message, code=error.code, where=error.where, resolve=self._if_silent
+                    ) from error
+                text += ", but for what it has in hand: should it wake, that comes again"
+            self.findings.append((DrillCode.FLOW_STOPPED, text))
             return True
+
+    def _is_given_up(self, before: FlowState, now: FlowState) -> bool:
+        """Tell whether a run at least once that has not answered may be left behind, as somebody has said.
+
+        Args:
+            before: when it was asked to end; ``now`` when it has not.
+        """
+        return False
+
+    @property
+    def _if_silent(self) -> str:
+        """What resolves that a run at least once does not answer."""
+        start = commands.replicate(self.parts.flow)
+        return f"end its process, and start it again: {start}, which goes on beside it; then run this again"
 
     def _still_planned(self) -> list[Enrolment]:
         """Return the topics' records as they are now: still copied, and moved by nobody since the plan.

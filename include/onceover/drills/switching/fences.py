@@ -49,6 +49,9 @@ class DrillNotes(Protocol):
     def check(self) -> None:
         """Return where it is still this drill that runs."""
 
+    def holds(self) -> bool:
+        """Tell, without asking, whether nobody can have taken this drill over yet."""
+
 
 Mark = tuple[str, str]
 # Of how many topics a person has to start the producers: nothing here can.
@@ -78,6 +81,13 @@ class Fence(Protocol):
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Take away what was made of this kind for these topics, and nothing else."""
+
+    def gone(self, marks: Collection[Mark]) -> list[str]:
+        """Return the topics that writers are not kept off any more, as far as that shows.
+
+        Args:
+            marks: what stands by the journal, beside what this object has seen stand.
+        """
 
     def give_up(self, marks: Collection[Mark]) -> str:
         """Take away what this object has made, though nobody can be told; return what was done.
@@ -109,6 +119,7 @@ class AclFence:
     is_open: Callable[[frozenset[Acl]], bool]
     kind: str = ACLS
     _made: frozenset[Acl] = frozenset()
+    _seen: frozenset[Acl] = frozenset()
 
     @property
     def how(self) -> str:
@@ -142,12 +153,13 @@ class AclFence:
         self._made = missing | inherited
         self.acls.create(missing)
         try:
-            # Whoever has taken the drill over meanwhile has lifted what it knew of.
             notes.check()
         except Fenced:
-            self.acls.delete(missing)
+            # Whoever has taken the drill over has lifted what it knew of, or goes on with it: that is theirs.
+            self.acls.delete(missing - denials(_standing(notes, self.kind, topics)))
             raise
         self._await(lambda: wanted <= self.acls.topic_acls(), deadline)
+        self._seen = wanted
         there = wanted - missing
         return {
             "acls": len(missing),
@@ -164,6 +176,10 @@ class AclFence:
         self._await(lambda: not acls & self.acls.topic_acls(), deadline)
         _note(notes, chains.UNFENCED, self.kind, marks)
         return {"acls": len(acls)}
+
+    def gone(self, marks: Collection[Mark]) -> list[str]:
+        """Return the topics of which a DENY is not there."""
+        return sorted({acl.name for acl in (self._seen | denials(marks)) - self.acls.topic_acls()})
 
     def give_up(self, marks: Collection[Mark]) -> str:
         """Delete what this object has created, and what has been before."""
@@ -258,7 +274,14 @@ class CommandFence:
         _note(notes, chains.FENCED, self.kind, _missing(notes, self.kind, topics))
         notes.check()
         self._made[:] = topics
-        return self.command.run("fence", topics, deadline)
+        evidence = self.command.run("fence", topics, deadline)
+        try:
+            notes.check()
+        except Fenced:
+            if left := set(topics) - {topic for topic, _ in _standing(notes, self.kind, topics)}:
+                self.command.run("unfence", sorted(left), Deadline(_GIVE_UP_S))
+            raise
+        return evidence
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Run it for those that it was run for."""
@@ -267,6 +290,10 @@ class CommandFence:
         evidence = self.command.run("unfence", [topic for topic, _ in marks], deadline) if marks else {}
         _note(notes, chains.UNFENCED, self.kind, marks)
         return evidence
+
+    def gone(self, marks: Collection[Mark]) -> list[str]:
+        """Return none: what it has done shows in the logs alone."""
+        return []
 
     def give_up(self, marks: Collection[Mark]) -> str:
         """Run it for what this object has had fenced, and what has been before."""
@@ -302,6 +329,10 @@ class PersonFence:
         marks = _standing(notes, self.kind, topics)
         _note(notes, chains.UNFENCED, self.kind, marks)
         return {START_AGAIN: len(marks)}
+
+    def gone(self, marks: Collection[Mark]) -> list[str]:
+        """Return none: who writes shows in the logs alone."""
+        return []
 
     def give_up(self, marks: Collection[Mark]) -> str:
         """Say whose turn it is."""

@@ -12,10 +12,12 @@ from typing import Any, Final
 from onceover.drills.looks.dryrun import TopicLoss, losses_of
 from onceover.planning.approval import ObjectState
 from onceover.planning.plan import Change
+from onceover.state.codes import StateCode
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.runstate import RunState
 
 _LIVES: Final = (RunState.STARTING, RunState.RUNNING)
+_AT_LEAST_ONCE: Final = "at_least_once"
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class SourceStanding:
             None where that is not known.
         stopped: partitions at which the copy was stopped, with the code.
         copies: id of each copy's topic, None where it is gone, by source topic.
+        repeats: its copy runs at least once: no fence keeps what it has in hand from the copies.
+        silent: it gives no sign of life, and has not said that it ended; nor has one before a change by hand.
     """
 
     flow: str
@@ -40,6 +44,8 @@ class SourceStanding:
     missing: Mapping[str, int | None]
     stopped: Mapping[str, str]
     copies: Mapping[str, str | None]
+    repeats: bool = False
+    silent: bool = False
 
     @classmethod
     def of(
@@ -57,7 +63,14 @@ class SourceStanding:
             {topic: _missing(losses.get(topic)) for topic in sorted({p["topic"] for p in mine})},
             {f"{p['topic']}:{p['partition']}": p["stop"]["code"] for p in mine if p["stop"]},
             copies,
+            entry["delivery"] == _AT_LEAST_ONCE,
+            _is_silent(entry),
         )
+
+    @property
+    def wakes(self) -> bool:
+        """Whether a process that is taken for dead could write to the copies, should it go on."""
+        return self.repeats and self.silent
 
     @property
     def answers(self) -> bool:
@@ -69,7 +82,7 @@ class SourceStanding:
         if whatever:
             return [
                 Change("give up", f"source {self.source}", "whatever it tells", None, "and whenever"),
-                Change("give up", f"flow {self.flow}", "running or not", None, "what it would copy yet"),
+                Change("give up", f"flow {self.flow}", "running or not", None, self._goes_on),
                 Change("give up", "what follows wherever the copy was stopped", "by then", None, "all of it"),
             ]
         given = []
@@ -82,7 +95,17 @@ class SourceStanding:
         for partition, code in sorted(self.stopped.items()):
             text = "nothing behind that was copied"
             given.append(Change("give up", _follows(partition), f"stopped: {code}", None, text))
+        if self.wakes:
+            twice = "at least once: should it wake, what it has in hand comes again, among clients' records"
+            given.append(
+                Change("give up", f"a sure end of flow {self.flow}", "it is silent", None, twice, "repeat")
+            )
         return given
+
+    @property
+    def _goes_on(self) -> str:
+        again = ", and what it repeats should it wake" if self.repeats else ""
+        return f"what it would copy yet{again}"
 
     def lost_copies(self, enrolled: Collection[Enrolment]) -> list[Change]:
         """Return the copies that are other topics than the flow has copied into, whatever is there."""
@@ -101,8 +124,8 @@ class SourceStanding:
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
-        told = {**asdict(self), "answers": self.answers}
-        shown = "answers", "partitions", "answering", "runs", "missing", "stopped", "copies"
+        told = {**asdict(self), "answers": self.answers, "wakes": self.wakes}
+        shown = "answers", "partitions", "answering", "runs", "missing", "stopped", "copies", "wakes"
         return {key: told[key] for key in shown}
 
     def __str__(self) -> str:
@@ -120,6 +143,12 @@ class SourceStanding:
 
 def _follows(partition: str) -> str:
     return f"what follows in {partition}"
+
+
+def _is_silent(entry: Mapping[str, Any]) -> bool:
+    state = entry["run"]["state"]
+    fenced = any(need["code"] == StateCode.FENCED for need in entry["needs"])
+    return state == RunState.GONE or (state == RunState.FENCED and fenced)
 
 
 def _missing(loss: TopicLoss | None) -> int | None:

@@ -56,6 +56,7 @@ class PlannedSteps(SwitchSteps):
     _placeable: GroupPlan | None = None
     # What a killed one keeps off: the target, which tells, may be away when it has to be lifted.
     _inherited: Mapping[str, Collection[Mark]] = field(default_factory=dict)
+    _began_fencing: bool = False
 
     # ---- before anybody is kept off
 
@@ -168,6 +169,7 @@ class PlannedSteps(SwitchSteps):
     def fence(self, deadline: Deadline) -> Mapping[str, Any]:
         """Keep the source's writers off."""
         self.notes.check()
+        self._began_fencing = True
         evidence = self.parts.fence.make(self.notes, self._topics, deadline)
         if there := evidence.get("there_before"):
             text = f"{there} DENYs of WRITE were there before: they are somebody's, and stay"
@@ -284,6 +286,7 @@ class PlannedSteps(SwitchSteps):
         behind = self._written_behind(live, deadline) if live else BehindCut({}, [], {})
         self._name_anew({e.source: str(e.target_id) for e in live})
         self._name_moved()
+        self._name_leaks()
         there, here = self._clients()
         return {
             **evidence,
@@ -363,6 +366,10 @@ class PlannedSteps(SwitchSteps):
         except Retriable as error:
             if self._began_promoting:
                 raise
+            if not self.notes.holds():
+                # Somebody else may go on with this very fence by now, and promote behind it.
+                self._name_standing()
+                raise
             # The target is away, and nobody can have promoted anything: the source's writers need not wait.
             done = self.parts.lifted.give_up(self.parts.fence, self._inherited)
             text = f"{done}, though the target is away ({error.message})"
@@ -375,6 +382,19 @@ class PlannedSteps(SwitchSteps):
             text = f"nobody but a person lets the producers of {waiting} topics in again: start them"
             self.findings.append((DrillCode.STILL_FENCED, text))
         return {"promoted": False, **evidence}
+
+    def _name_standing(self) -> None:
+        """Say that writers may be kept off still, and how they are let in where the target is gone."""
+        if not self._began_fencing and not self._inherited:
+            return
+        source, target = self.parts.source.alias, self.parts.target.alias
+        text = (
+            f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) may be kept off "
+            f"{source} ({self.parts.fence.how}): {target} does not tell whether another run has taken this "
+            f"one over. {commands.command('drill', 'abort', self.parts.flow)} lets them in once it answers; "
+            "where it is gone for good, do so by hand"
+        )
+        self.findings.append((DrillCode.STILL_FENCED, text))
 
     # ---- what they share
 
@@ -392,6 +412,14 @@ class PlannedSteps(SwitchSteps):
 
     def _check_topics(self, live: Sequence[Enrolment]) -> None:
         self._check_same(live)
+        if gone := self._gone():
+            raise NeedsOperator(
+                f"the fence does not stand any more: writers of {len(gone)} topics may write again",
+                code=DrillCode.FENCE_LEAKS,
+                where=", ".join(gone[:_NAMED]),
+                expected=self.parts.fence.how,
+                resolve="find out who has taken it away; then run it again",
+            )
 
     def _fenced(self) -> dict[str, set[Mark]]:
         """Return what keeps writers off the topics by now, by the kind of fence."""
@@ -450,6 +478,21 @@ class PlannedSteps(SwitchSteps):
             text = f"{len(moved_on)} groups moved on the source behind the cut"
             text += f", {', '.join(moved_on[:_NAMED])}"
             self.findings.append((DrillCode.COMMITS_LATE, f"{text}: what was read there is read again"))
+
+    def _gone(self) -> list[str]:
+        """Return the topics that writers should be kept off, and are not, though nobody has let them in."""
+        return self.parts.fence.gone(self._fenced().get(self.parts.fence.kind, ()))
+
+    def _name_leaks(self) -> None:
+        """Say whose writers are not kept off any more though nobody has let them in."""
+        try:
+            gone = self._gone()
+        except OnceoverError as error:
+            self.findings.append((DrillCode.NOT_COMPARED, f"whether the fence stands: {error.message}"))
+            return
+        if gone:
+            text = f"the fence was taken away behind the cut: {', '.join(gone[:_NAMED])} ({len(gone)} topics)"
+            self.findings.append((DrillCode.FENCE_LEAKS, text))
 
     def _left(self, state: FlowState) -> dict[TopicPartition, int]:
         copied = copied_to(self.parts.target, self.parts.flow, list(self._live(state).values()))

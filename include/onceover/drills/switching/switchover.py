@@ -154,6 +154,10 @@ class BoundNotes:
         """Return where it is still this drill that runs."""
         self.journal.check(self.drill)
 
+    def holds(self) -> bool:
+        """Tell, without the target, whether nobody can have taken this drill over yet."""
+        return self.journal.holds(self.drill)
+
 
 @dataclass(frozen=True)
 class SwitchoverRequest:

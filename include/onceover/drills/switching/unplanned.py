@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
+from onceover.clock import now_ms
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.looks.dryrun import losses_of
@@ -24,7 +25,10 @@ from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.operation import Caller
+from onceover.state import names
+from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.runstate import RunState
 
 _NAMED: Final = 3
 # A marker of what was fenced is written within a fraction of it.
@@ -112,6 +116,20 @@ class UnplannedSteps(SwitchSteps):
         self._leader = self.parts.leader()
         layout = self._leader.seize()
         return {"generation": layout.generation, "was_running": self._was_running}
+
+    def _is_given_up(self, before: FlowState, now: FlowState) -> bool:
+        # By its signs, and by no clock alone: one that hangs in a lane, and lives, goes on.
+        is_still = before.others.get(names.HEARTBEAT) == now.others.get(names.HEARTBEAT)
+        is_shown = self.parts.whatever_is_lost or self._shown[1].wakes
+        return is_shown and is_still and now.run(now_ms()).state is RunState.GONE
+
+    @property
+    def _if_silent(self) -> str:
+        see = commands.command("status", self.parts.flow)
+        return (
+            f"end its process; once {see} says that its driver is gone, run it again: what it may repeat, "
+            "should it wake, is a part of the question then"
+        )
 
     def settle(self, deadline: Deadline) -> Mapping[str, Any]:
         """Wait until no transaction is open in the copies; name those that hang."""
@@ -224,10 +242,8 @@ class UnplannedSteps(SwitchSteps):
         except OnceoverError as error:
             producers = ()
             self.findings.append((DrillCode.HANGING, error.message))
-        names = ", ".join(sorted(p.transactional_id or f"producer id {p.producer_id}" for p in producers))
-        text = (
-            f"a transaction is open in {', '.join(map(str, open_in[:_NAMED]))}, of {names or 'nobody known'}"
-        )
+        who = ", ".join(sorted(p.transactional_id or f"producer id {p.producer_id}" for p in producers))
+        text = f"a transaction is open in {', '.join(map(str, open_in[:_NAMED]))}, of {who or 'nobody known'}"
         self.findings.append((DrillCode.HANGING, text))
 
 

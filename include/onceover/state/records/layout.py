@@ -22,6 +22,7 @@ VERSION = 1
 DONE: Final = "done"
 ASKED: Final = "asked"
 FAILED: Final = "failed"
+_EXACTLY_ONCE: Final = "exactly_once"
 _ERROR_CHARS: Final = 500
 # More than could take over from each other while a killed copy waits to be started again.
 _LAUNCHES: Final = 8
@@ -40,7 +41,8 @@ class Layout:
         fence_up_to: lanes of the last generation that was ready before this one.
         ready: lanes may copy.
         ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
-        delivery: the run's delivery mode; records older than the field are of exactly_once.
+        delivery: the run's delivery mode; until it is ready, that of the last one that was: whoever may
+            still copy copies so. Records older than the field are of exactly_once.
         seized: made by an operator's change of progress: nobody copies until the next start.
         fenced_starts: how many starts up to now have fenced a run that had not said that it ended.
         restarts: how many starts up to now have followed a run that had failed or not said that it ended.
@@ -72,7 +74,7 @@ class Layout:
     started_at_ms: int
     host: str
     ended_at_ms: int | None = None
-    delivery: str = "exactly_once"
+    delivery: str = _EXACTLY_ONCE
     seized: bool = False
     interrupted: bool = False
     fenced_starts: int = 0
@@ -112,9 +114,9 @@ class Layout:
             raise unreadable("layout", "a lane or more in 'lanes'", str(found.lanes))
         return found
 
-    def as_ready(self) -> Layout:
-        """Return the record that lets the lanes begin."""
-        return replace(self, ready=True)
+    def as_ready(self, delivery: str) -> Layout:
+        """Return the record that lets the lanes begin, in this delivery mode."""
+        return replace(self, ready=True, delivery=delivery)
 
     def as_ended(self, at_ms: int, why: str = DONE, error: OnceoverError | None = None) -> Layout:
         """Return the record of a run that ended by itself."""
@@ -128,6 +130,11 @@ class Layout:
     def may_run(self) -> bool:
         """True while nobody has ended its run: it copies, or was killed."""
         return self.ended_at_ms is None and not self.seized
+
+    @property
+    def may_be_fenced(self) -> bool:
+        """True where all that its lanes write is in transactions: at least once, one that wakes goes on."""
+        return self.delivery == _EXACTLY_ONCE
 
     @property
     def ids_to_fence(self) -> int:
@@ -196,6 +203,15 @@ def ever_handled(previous: Layout | None, *, handler: bool, seized: bool) -> boo
     if handler and not seized:
         return True
     return False if previous is None else previous.handled
+
+
+def delivery_with(previous: Layout | None, delivery: str) -> str:
+    """Return ``delivery`` of a layout that is written behind ``previous`` and is not ready.
+
+    Args:
+        delivery: the one that the flow file has now, in which nobody copies yet.
+    """
+    return delivery if previous is None else previous.delivery
 
 
 def letters_with(previous: Layout | None, generation: int, topic: str | None) -> dict[str, int]:

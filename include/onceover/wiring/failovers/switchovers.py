@@ -15,7 +15,6 @@ from onceover.audit.course.local import LocalWorkers
 from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
-from onceover.config.flow.runsettings import EXACTLY_ONCE
 from onceover.config.patterns import matcher
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.journal import DrillJournal
@@ -230,8 +229,8 @@ def _parts(
         reverse=None if reverse is None else _way_back(flow, reverse).place,
         back=spec.reverse,
         led_back=lambda: led_back(reverse),
-        exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
+        whatever_is_lost=options.whatever_is_lost,
         quiet_s=spec.quiet_ms / 1000,
         pause=pause,
     )

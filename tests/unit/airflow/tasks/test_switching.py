@@ -20,9 +20,11 @@ from onceover_airflow.tasks.switching import DRILL, drill_params
 ORDERS = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
 
 
-def question(missing: int | None, *, answers: bool) -> str:
+def question(missing: int | None, *, answers: bool, wakes: bool = False) -> str:
     copies = {"orders": str(ORDERS.target_id)}
-    standing = SourceStanding("orders-dr", "east", 1, int(answers), False, {"orders": missing}, {}, copies)
+    standing = SourceStanding(
+        "orders-dr", "east", 1, int(answers), False, {"orders": missing}, {}, copies, wakes, wakes
+    )
     changes = changes_of([ORDERS], "east", "west", None, "ann", None, standing)
     return DRILL.question(
         SwitchoverPlan(
@@ -51,6 +53,14 @@ def test_a_person_is_shown_what_is_lost_and_what_is_given_up(
     for part in parts:
         assert part in text, (part, text)
     assert ("would lose nothing" in text) == answers
+
+
+def test_a_person_is_shown_what_nobody_can_fence() -> None:
+    """It is no loss; which records these would be, nobody knows."""
+    (row,) = [line for line in question(20, answers=True, wakes=True).splitlines() if "sure end" in line]
+    assert "should it wake, what it has in hand comes again" in row
+    assert "not known" not in row
+    assert "sure end" not in question(20, answers=True)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_another_cluster_is_refused(ids: tuple[str, str], side: str) -> None:
     assert refusal.value.where == side
 
 
-@pytest.mark.parametrize("layout", [LAYOUT, LAYOUT.as_ready(), LAYOUT.as_ended(9)])
+@pytest.mark.parametrize("layout", [LAYOUT, LAYOUT.as_ready("at_least_once"), LAYOUT.as_ended(9)])
 def test_json_round_trip(layout: Layout) -> None:
     """Nothing is lost; a field of a later version is ignored."""
     assert Layout.from_json(layout.to_json()) == layout
@@ -153,7 +153,7 @@ def test_json_round_trip(layout: Layout) -> None:
 def test_ready_and_ended_change_nothing_else() -> None:
     """Who runs stays who runs."""
     announced = replace(LAYOUT, ready=False)
-    assert announced.as_ready() == LAYOUT
+    assert announced.as_ready(LAYOUT.delivery) == LAYOUT
     assert LAYOUT.as_ended(9) == replace(LAYOUT, ended_at_ms=9, ended_why="done")
 
 
