@@ -244,7 +244,7 @@ class Seeder:
         pairs: dict[str, list[tuple[TopicPartition, TopicPartition]]] = {}
         existing: list[TopicPartition] = []
         for info, name, copy, old in topics:
-            numbers = sorted(p for p in info.partitions if old is None or p in old.start)
+            numbers = sorted(p for p in info.partitions if _has_seat(p, old, copy))
             pairs[info.name] = [(TopicPartition(info.name, p), TopicPartition(name, p)) for p in numbers]
             existing += [TopicPartition(name, p) for p in numbers if copy and p in copy.partitions]
         sources = [source for several in pairs.values() for source, _ in several]
@@ -347,6 +347,18 @@ class Seeder:
             journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
             written += len(progress)
         counted(written, len(plan.positions))
+
+
+def _has_seat(partition: int, old: Enrolment | None, copy: TopicInfo | None) -> bool:
+    """Tell whether a live partition of a source topic can be seeded.
+
+    One that was added while the topic was given away comes back with the others: its copy may hold what it
+    has come from, which a flow that finds it would take for somebody else's. Where there is no copy yet, the
+    flow makes one, as of any topic that grows.
+    """
+    if old is None or partition in old.start:
+        return True
+    return old.waits_to_be_placed and copy is not None and partition in copy.partitions
 
 
 def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layout) -> Enrolment:

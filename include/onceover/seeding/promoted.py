@@ -271,10 +271,12 @@ class PromotedOrigin:
         logs: _Logs,
     ) -> SeedOffset | Refusal:
         """Return where the copy ended, where the source holds up to there what was copied, and no more."""
-        end = 0 if record.promoted is None else record.promoted.ends.get(seat.source.partition, 0)
+        ends = {} if record.promoted is None else record.promoted.ends
         cut = self._cut(seat, record, progress)
+        # A partition that was added since is clients' own from its first record on.
+        end = ends.get(seat.source.partition, seat.start if cut is None else 0)
         _, doubt = beside(progress)
-        if doubt is not None or (cut is None and end):
+        if doubt is not None or (cut is None and ends.get(seat.source.partition)):
             text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)

@@ -230,7 +230,7 @@ def ready_to_copy(name: str, context: Context) -> str:
         raise AirflowSkipException("only a plan was asked for")
     _check_wanted(context, BackTasks.after)
     with way_back_at_hand(name) as (flow, back):
-        check_led_back(back, _copies(flow, context))
+        check_led_back(flow, back, _copies(flow, context))
     return back.flow
 
 

@@ -108,6 +108,17 @@ def test_it_begins_where_the_copy_ended(*, forgotten: bool) -> None:
     assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, "none")
 
 
+def test_a_partition_that_has_come_since_the_promotion_begins_with_its_log() -> None:
+    """Clients have added it: none of it has come from there, and its first records have expired."""
+    west, east = (cluster(name, topic_id, 5_000) for name, topic_id in (("west", WEST), ("east", EAST)))
+    for each in (west, east):
+        each.add_topic("a", each.topics(["a"])["a"].topic_id, [0, 0])
+    here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
+    one = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=(seat(1, start=7),))
+    found = PromotedOrigin("there", lambda *_: 0, Fences()).read(FlowClusters("back", west, east), [one])
+    assert found.offsets[TopicPartition("a", 1)].offset == 7
+
+
 def test_a_fence_that_would_keep_the_flow_off_is_shown_and_lifted_first() -> None:
     """Of the topics that are led back, and no others."""
     fences = Fences("a", "b")

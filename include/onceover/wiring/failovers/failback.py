@@ -8,7 +8,7 @@ from functools import partial
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.patterns import matcher
-from onceover.drills.switching.failback import check_all_led_back, copies_to_bring_back, named_back
+from onceover.drills.switching.failback import LedBack, check_all_led_back, copies_to_bring_back, named_back
 from onceover.seeding.apply import Seeder
 from onceover.wiring.failovers.drills import both
 from onceover.wiring.failovers.seeding import seeder
@@ -39,18 +39,19 @@ def promoted_copies(flow: Flow, patterns: Sequence[str] = ()) -> list[str]:
         return copies_to_bring_back(between_of(flow), enrolled_of(flow, target), wanted)
 
 
-def not_led_back(reverse: Flow, copies: Collection[str]) -> list[str]:
-    """Return the promoted copies that the flow the other way does not copy."""
-    return sorted(set(copies) - led_back(reverse))
+def what_is_led_back(flow: Flow, reverse: Flow) -> LedBack:
+    """Return what the flow the other way has taken in of what a switchover of ``flow`` has promoted."""
+    with opened(flow, both) as (_, target):
+        return led_back(flow, reverse, target)
 
 
-def check_led_back(reverse: Flow, copies: Collection[str]) -> None:
+def check_led_back(flow: Flow, reverse: Flow, copies: Collection[str]) -> None:
     """Refuse to go on while the flow the other way has not taken in all promoted copies.
 
     Raises:
-        NeedsOperator: SWITCHOVER_UNSET, it has not.
+        NeedsOperator: SWITCHOVER_UNSET or NOT_READY, it has not.
     """
-    check_all_led_back(reverse.flow, not_led_back(reverse, copies), "start it again")
+    check_all_led_back(reverse.flow, copies, what_is_led_back(flow, reverse), "start it again")
 
 
 @contextmanager
@@ -60,5 +61,6 @@ def way_back_seeder(flow: Flow, reverse: Flow, copies: Collection[str]) -> Itera
     Args:
         copies: that were promoted; those that it copies already are left as they are.
     """
-    with opened(reverse, partial(seeder, request=behind(flow, not_led_back(reverse, copies)))) as seeding:
+    missing = what_is_led_back(flow, reverse).missing(copies)
+    with opened(reverse, partial(seeder, request=behind(flow, missing))) as seeding:
         yield seeding

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
 
+from onceover.drills.switching.failback import LedBack
 from onceover.wiring.failovers import failback as wired
 from onceover_airflow.access.flowcontext import errors_of_ours
 from onceover_airflow.approvals.approval import ANSWER_KEY, SHOWN_KEY
@@ -51,7 +52,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "state": "copying",
         "generation": 7,
         "needs": [],
-        "missing": [],
+        "led": LedBack(frozenset({"orders"})),
     }
 
     @contextmanager
@@ -62,7 +63,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(failback, "way_back_at_hand", at_hand)
     monkeypatch.setattr(failback, "show_standing", lambda _: said)
     monkeypatch.setattr(wired, "promoted_copies", lambda *_: ["orders"])
-    monkeypatch.setattr(wired, "not_led_back", lambda *_: said["missing"])
+    monkeypatch.setattr(wired, "what_is_led_back", lambda *_: said["led"])
     return said
 
 
@@ -87,7 +88,7 @@ def test_one_that_runs_is_not_started_again(standing: dict[str, Any]) -> None:
 
 
 def test_what_was_not_led_back_is_named_before_anybody_waits(standing: dict[str, Any]) -> None:
-    standing["missing"] = ["orders"]
+    standing["led"] = LedBack()
     for look in (
         StartReplicating(task_id="start", flow="orders").execute,
         AwaitCaughtUp(task_id="wait", flow="orders", started="start").poke,
