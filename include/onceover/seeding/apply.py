@@ -25,7 +25,7 @@ from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.namematch import names_whole
-from onceover.operate.repair import standing_of, stops_of
+from onceover.operate.repair import PROMOTION, standing_of, stops_of
 from onceover.planning.anew import agreed_anew
 from onceover.planning.approval import Approval, ObjectState
 from onceover.planning.counted import Counted
@@ -333,6 +333,7 @@ class Seeder:
         journal.refused(plan.refused)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
+        taken_back = {c.object: c for c in plan.changes if c.what == PROMOTION}
         written = 0
         for batch in _batches(plan.topics, plan.positions):
             counted(written, len(plan.positions))
@@ -345,6 +346,7 @@ class Seeder:
                 progress.update(_progress(enrolment, plan, layout))
             _enrol(leader, enrolments, progress, sorted(stopped_in(state.others) & progress.keys()))
             journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
+            journal.done(*(taken_back[e.target] for e in enrolments if e.active and e.target in taken_back))
             written += len(progress)
         counted(written, len(plan.positions))
 

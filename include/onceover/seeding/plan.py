@@ -15,6 +15,7 @@ from typing import Any, Final
 from onceover.errors import OnceoverError
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
+from onceover.operate.repair import taken_back
 from onceover.planning import commands
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
@@ -281,6 +282,7 @@ class _Planning:
             self.seated.append(topic)
             self.positions |= found
             self.changes += changes
+            self.changes += [] if topic.enrolment is None else taken_back(topic.enrolment)
 
     def _others(self, topic: SeatedTopic) -> list[Refusal]:
         """Return why an enrolled topic that is not copied is another flow's, or may be."""

@@ -26,6 +26,7 @@ class Back:
     takes: bool = True
     refused: tuple[Refusal, ...] = ()
     layout: Any = None
+    gone: set[str] = field(default_factory=set)
     lacking: tuple[TopicPartition, ...] = ()
     seeded: list[list[str]] = field(default_factory=list)
 
@@ -43,7 +44,7 @@ class Back:
             "orders-dr",
             "back",
             lambda t: f"copy.{t}",
-            lambda: LedBack(frozenset(self.led), self.lacking),
+            lambda: LedBack(frozenset(self.led | self.gone), frozenset(self.gone), self.lacking),
             lambda: self.layout,
             cast(Any, self.seeder),
         )
@@ -83,6 +84,13 @@ def test_a_flow_that_takes_none_of_it_in_does_not_go_on() -> None:
     with pytest.raises(NeedsOperator, match=r"does not take in copy\.a") as raised:
         Back(takes=False).way().place(["a"])
     assert "promoted:orders-dr" in str(raised.value.resolve)
+
+
+def test_what_clients_have_gone_back_with_is_not_taken_from_them() -> None:
+    """Run again behind a switchover of the flow the other way: its copies are primaries again."""
+    back = Back(gone={"copy.a"})
+    assert back.way().place(["a"])["positions"] == 0
+    assert back.seeded == []
 
 
 @pytest.mark.parametrize("led", [set(), {"copy.a"}])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from onceover.advice import advised
 from onceover.drills.codes import DrillCode
@@ -36,18 +37,33 @@ class LedBack:
     """What a flow has taken in of the copies of the flow the other way.
 
     Args:
-        copies: those that it copies.
+        copies: those that it copies, and those of ``gone``.
+        gone: those that it has copied back to topics which a switchover of it has given to clients since, and
+            which are still there.
         lacking: partitions that were promoted, of copies that it copies without them.
     """
 
     copies: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
     lacking: tuple[TopicPartition, ...] = ()
 
     @classmethod
-    def of(cls, there: Iterable[Enrolment], back: Iterable[Enrolment]) -> LedBack:
-        """Return it by the records of both flows: of the one that was switched over, and the one back."""
+    def of(cls, there: Iterable[Enrolment], back: Collection[Enrolment], ids: Mapping[str, UUID]) -> LedBack:
+        """Return it by the records of both flows.
+
+        Args:
+            there: of the flow that was switched over; ``back`` of the one that leads back.
+            ids: of the topics that it leads back to, as they are now.
+        """
         promoted = {each.target: each for each in there if each.is_promoted}
         active = {each.source: each for each in back if each.active}
+        gone = {
+            each.source
+            for each in back
+            if each.source in promoted and each.is_promoted_since(promoted[each.source])
+            # Without its topic there is nothing that clients could have gone back to.
+            if ids.get(each.target) == each.target_id
+        }
         lacking = [
             TopicPartition(copy, number)
             for copy, each in active.items()
@@ -55,7 +71,7 @@ class LedBack:
             for number in given.ends
             if number not in each.start
         ]
-        return cls(frozenset(active), tuple(sorted(lacking)))
+        return cls(frozenset(active.keys() | gone), frozenset(gone), tuple(sorted(lacking)))
 
     def missing(self, copies: Collection[str]) -> list[str]:
         """Return those of the copies that it has not taken in."""

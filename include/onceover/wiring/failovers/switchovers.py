@@ -267,7 +267,10 @@ def led_back(flow: Flow, reverse: Flow, target: Cluster) -> LedBack:
     """Return what the flow the other way has taken in: what stands on our source of that is no loss."""
     there = enrolled_of(flow, target)
     with opened(reverse, both) as (_, source):
-        return LedBack.of(there, enrolled_of(reverse, source))
+        back = enrolled_of(reverse, source)
+        promoted = [each.target for each in back if each.is_promoted]
+        here = source.retry(lambda: source.topics(promoted)) if promoted else {}
+        return LedBack.of(there, back, {name: info.topic_id for name, info in here.items()})
 
 
 def _redirect(
