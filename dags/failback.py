@@ -19,13 +19,16 @@ DAGs, in their order, each with its own question under *Required Actions*; `docs
 
 1. **find_way_back** looks which flow leads back, and what was promoted.
 2. **plan_orphans**, **approve_orphans**, **apply_orphans** as in `export_orphans`: what the old source holds
-   alone is exported, and with *Rebuild* its topics are made anew. Skipped when there is nothing.
+   alone is exported, and with *Rebuild* its topics are made anew. Skipped when there is nothing. Topics that
+   clients have gone back to already are left alone, here and in what follows.
 3. **plan_progress**, **approve_progress**, **apply_progress** as in `seed_progress`: the flow that leads back
    begins exactly behind the promotion. Skipped where the switchover has done that.
 4. **start_replicate** starts the DAG `replicate` for it, until somebody stops it, unless it runs already;
-   **await_caught_up** waits until it has caught up, for a day.
+   **await_caught_up** waits until it has caught up, for a day. Both are skipped where clients have gone back
+   with all of it.
 5. **plan_drill**, **approve_drill**, **run_drill** as in `failover_drill`: the planned switchover of the flow
-   that leads back. Where its file has a person fence or redirect, it waits for the DAG `confirm_drill`.
+   that leads back, or what one that was killed has left to do. Where its file has a person fence or redirect,
+   it waits for the DAG `confirm_drill`.
 
 A question that is rejected, or not answered in time, ends it there; what was done before stays, and the DAG
 started again goes on with it. It may be killed and started again anywhere.

@@ -36,6 +36,8 @@ from onceover.wire.progress import ProgressMeta
 RESUME = "resume"
 SKIP = "skip-to"
 RESEED = "reseed"
+# What a change is of that takes a promoted topic back from its clients.
+PROMOTION: Final = "promotion"
 _NOT_THERE: Final = {"source": StopCode.SOURCE_MISSING, "target": StopCode.TARGET_MISSING}
 
 
@@ -244,7 +246,7 @@ def taken_back(enrolment: Enrolment) -> list[Change]:
         f"switchover {enrolment.promoted.drill} has given it to clients: once each partition is placed by "
         "hand the flow writes to it again, behind what they have written"
     )
-    return [Change("promotion", enrolment.target, "clients'", "taken back", why)]
+    return [Change(PROMOTION, enrolment.target, "clients'", "taken back", why)]
 
 
 def flow_state(flow: str, target: Cluster) -> FlowState:

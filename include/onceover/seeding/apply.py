@@ -25,7 +25,7 @@ from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.namematch import names_whole
-from onceover.operate.repair import standing_of, stops_of
+from onceover.operate.repair import PROMOTION, standing_of, stops_of
 from onceover.planning.anew import agreed_anew
 from onceover.planning.approval import Approval, ObjectState
 from onceover.planning.counted import Counted
@@ -244,7 +244,7 @@ class Seeder:
         pairs: dict[str, list[tuple[TopicPartition, TopicPartition]]] = {}
         existing: list[TopicPartition] = []
         for info, name, copy, old in topics:
-            numbers = sorted(p for p in info.partitions if old is None or p in old.start)
+            numbers = sorted(p for p in info.partitions if _has_seat(p, old, copy))
             pairs[info.name] = [(TopicPartition(info.name, p), TopicPartition(name, p)) for p in numbers]
             existing += [TopicPartition(name, p) for p in numbers if copy and p in copy.partitions]
         sources = [source for several in pairs.values() for source, _ in several]
@@ -333,6 +333,7 @@ class Seeder:
         journal.refused(plan.refused)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
+        taken_back = {c.object: c for c in plan.changes if c.what == PROMOTION}
         written = 0
         for batch in _batches(plan.topics, plan.positions):
             counted(written, len(plan.positions))
@@ -345,8 +346,21 @@ class Seeder:
                 progress.update(_progress(enrolment, plan, layout))
             _enrol(leader, enrolments, progress, sorted(stopped_in(state.others) & progress.keys()))
             journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
+            journal.done(*(taken_back[e.target] for e in enrolments if e.active and e.target in taken_back))
             written += len(progress)
         counted(written, len(plan.positions))
+
+
+def _has_seat(partition: int, old: Enrolment | None, copy: TopicInfo | None) -> bool:
+    """Tell whether a live partition of a source topic can be seeded.
+
+    One that was added while the topic was given away comes back with the others: its copy may hold what it
+    has come from, which a flow that finds it would take for somebody else's. Where there is no copy yet, the
+    flow makes one, as of any topic that grows.
+    """
+    if old is None or partition in old.start:
+        return True
+    return old.waits_to_be_placed and copy is not None and partition in copy.partitions
 
 
 def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layout) -> Enrolment:

@@ -56,6 +56,9 @@ class MapOrigin(Passive):
                 continue
             asking = _Asking(place, topic.enrolment, topic.copy, ends, self.handled)
             for seat in topic.seats:
+                if seat.source.partition not in topic.enrolment.start:
+                    # It was added while the topic was given away: nothing of it was ever copied.
+                    continue
                 answer = (
                     _stale(place, topic, seat)
                     or ends.unread_of(seat.source, everywhere=self.handled)

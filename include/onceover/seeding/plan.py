@@ -2,7 +2,8 @@
 
 Invariants: no offset is written that the source's log does not hold; progress that exists is replaced only
 where the operator said so; a topic that is not enrolled yet is seeded whole or not at all, because an
-enrolled partition without progress counts as lost (G5).
+enrolled partition without progress counts as lost (G5); nor is one that was given away, and has grown
+meanwhile, without what it has grown by.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from onceover.errors import OnceoverError
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
+from onceover.operate.repair import taken_back
 from onceover.planning import commands
 from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
@@ -68,7 +70,8 @@ class SeatedTopic:
         source: the source topic.
         target: name of its copy; ``copy`` the target topic, None while it does not exist.
         enrolment: what the flow's state says, None when it is not enrolled.
-        seats: of an enrolled topic only the enrolled partitions.
+        seats: of an enrolled topic only the enrolled partitions; of one that was given away, and waits to be
+            placed, those too that both sides have by now.
     """
 
     source: TopicInfo
@@ -263,20 +266,23 @@ class _Planning:
         found: dict[TopicPartition, SeededPosition] = {}
         changes: list[Change] = []
         refused: list[Refusal] = []
+        halved = False
         for seat in topic.seats:
             answer = self._seat(seat, topic)
             if isinstance(answer, Refusal):
                 refused.append(answer)
+                halved |= _is_new(seat, topic)
             elif answer is not None:
                 seed, change = answer
                 end = seat.target_end if seed.target_end is None else seed.target_end
                 found[seat.source] = SeededPosition(seat, seed.offset, end)
                 changes.append(change)
         self.refused += refused
-        if found and (topic.enrolment is not None or not refused):
+        if found and not halved:
             self.seated.append(topic)
             self.positions |= found
             self.changes += changes
+            self.changes += [] if topic.enrolment is None else taken_back(topic.enrolment)
 
     def _others(self, topic: SeatedTopic) -> list[Refusal]:
         """Return why an enrolled topic that is not copied is another flow's, or may be."""
@@ -314,6 +320,11 @@ class _Planning:
         if self._choice.missing == LATEST:
             return SeedOffset(seat.lso, "not named by the origin: from the end of the log, as asked")
         return None
+
+
+def _is_new(seat: Seat, topic: SeatedTopic) -> bool:
+    """Tell whether the flow has never copied a partition."""
+    return topic.enrolment is None or seat.source.partition not in topic.enrolment.start
 
 
 def _consequence(seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
@@ -367,7 +378,9 @@ def _state_lost(topic: SeatedTopic) -> Refusal:
 
 
 def _nothing_named(seat: Seat, topic: SeatedTopic) -> Refusal:
-    whole = "" if topic.enrolment else f"; {seat.source.topic} is enrolled whole, so none of it is seeded"
+    whole = (
+        f"; {seat.source.topic} is taken in whole, so none of it is seeded" if _is_new(seat, topic) else ""
+    )
     return Refusal(
         str(seat.source),
         SeedingCode.NO_OFFSET,

@@ -36,6 +36,7 @@ from onceover.state.records.progress import beside
 from onceover.stops.codes import StopCode
 from onceover.stops.judge import Evidence, lost_on_target
 from onceover.stops.record import Stop, readable_stop
+from onceover.topics.codes import TopicCode
 
 _NONE: Final = "none"
 _COUNT_S: Final = 60.0
@@ -204,7 +205,8 @@ class PromotedOrigin:
     ) -> SeedOffset | Refusal | None:
         if record is None or (record.source != topic.target and not record.is_promoted):
             return None
-        if (why := self._not_promoted(topic, seat, record)) is not None:
+        why = self._not_promoted(topic, seat, record) or self._gone_back(place, topic, seat, record)
+        if why is not None:
             return why
         if topic.copy is None:
             # Deleted, to be copied anew: everything comes from here.
@@ -223,6 +225,29 @@ class PromotedOrigin:
             way = f"{commands.command('drill', 'run', self.name, '--mode', 'planned')} does"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
         return None
+
+    def _gone_back(
+        self, place: FlowClusters, topic: SeatedTopic, seat: Seat, record: Enrolment
+    ) -> Refusal | None:
+        """Return that this flow has led it back already, and clients are there again; None where not.
+
+        Its copy is no copy any more: what it holds behind the cut is what they have written.
+        """
+        own, copy = topic.enrolment, topic.copy
+        if own is None or own.promoted is None or copy is None or copy.topic_id != own.target_id:
+            return None
+        if not own.is_promoted_since(record):
+            return None
+        go_on = commands.command("drill", "run", place.flow, "--mode", "planned")
+        lead = commands.seed_apply(self.name, f"promoted:{place.flow}", "--replace")
+        return Refusal(
+            str(seat.source),
+            TopicCode.PROMOTED,
+            f"flow {place.flow} has led it back since, and switchover {own.promoted.drill} has given "
+            f"{topic.target} on {place.target.alias} to clients",
+            f"{go_on} goes on with that switchover, where it has not ended; {lead} has flow {self.name} copy "
+            "what they write there",
+        )
 
     def _made_anew(
         self, place: FlowClusters, topic: SeatedTopic, seat: Seat, logs: _Logs
@@ -271,10 +296,12 @@ class PromotedOrigin:
         logs: _Logs,
     ) -> SeedOffset | Refusal:
         """Return where the copy ended, where the source holds up to there what was copied, and no more."""
-        end = 0 if record.promoted is None else record.promoted.ends.get(seat.source.partition, 0)
+        ends = {} if record.promoted is None else record.promoted.ends
         cut = self._cut(seat, record, progress)
+        # A partition that was added since is clients' own from its first record on.
+        end = ends.get(seat.source.partition, seat.start if cut is None else 0)
         _, doubt = beside(progress)
-        if doubt is not None or (cut is None and end):
+        if doubt is not None or (cut is None and ends.get(seat.source.partition)):
             text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)

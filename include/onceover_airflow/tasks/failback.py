@@ -19,6 +19,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import BaseSensorOperator, Param, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 
+from onceover.planning import commands
 from onceover_airflow.access.flowcontext import flow_at_hand
 from onceover_airflow.approvals.approval import was_refused
 from onceover_airflow.errors import TaskFailed
@@ -112,6 +113,31 @@ def _check_wanted(context: Context, approvals: Collection[str]) -> None:
             raise AirflowSkipException(f"{task_id} was not answered with a yes")
 
 
+class OrphansBackTasks(OrphanTasks):
+    """Export what the old source holds alone, without topics that clients have gone back to already."""
+
+    def plan(self, name: str) -> dict[str, Any]:
+        """Show the plan in the log. As the base.
+
+        Raises:
+            AirflowSkipException: clients have gone back to all of it.
+        """
+        from onceover.wiring.failovers.failback import what_is_led_back
+
+        context = get_current_context()
+        with way_back_at_hand(name) as (flow, back):
+            if what_is_led_back(flow, back).gone.issuperset(_copies(flow, context)):
+                raise AirflowSkipException(f"flow {back.flow} has led it back, and clients have gone back")
+        return super().plan(name)
+
+    def besides(self, name: str) -> Collection[str]:
+        """Return the topics that clients have gone back to."""
+        from onceover.wiring.failovers.failback import gone_back
+
+        with way_back_at_hand(name) as (flow, back):
+            return gone_back(flow, back)
+
+
 class BeginTasks(SeedTasks):
     """Let the flow that leads back begin exactly behind the promotion, where it has not begun."""
 
@@ -156,7 +182,7 @@ class _Refused:
 
 
 class BackTasks(SwitchTasks):
-    """Switch the flow that leads back over, planned."""
+    """Switch the flow that leads back over, planned, or go on with that behind its promotion."""
 
     after: ClassVar = (*BeginTasks.after, BeginTasks.approve_task)
     subject = "Flow {{ params.flow }}: clients go back"
@@ -172,15 +198,24 @@ class BackTasks(SwitchTasks):
             yield back
 
     def plan(self, name: str) -> dict[str, Any]:
-        """Show the plan, once the flow that leads back has caught up; without that there is none to show."""
+        """Show the plan, once the flow that leads back has caught up; without that there is none to show.
+
+        Nor is there where clients have gone back already.
+        """
+        from onceover.wiring.failovers.failback import went_back
+
         context = get_current_context()
         _check_wanted(context, self.after)
         if not context["params"]["apply"]:
             raise AirflowSkipException("only a plan was asked for, and nothing was led back")
+        with way_back_at_hand(name) as (flow, back):
+            if went_back(flow, back, _copies(flow, context)):
+                lead = commands.seed_apply(flow.flow, f"promoted:{back.flow}", "--replace")
+                raise AirflowSkipException(f"clients have gone back; {lead} has flow {flow.flow} copy again")
         return super().plan(name)
 
 
-ORPHANS_BACK: Final = OrphanTasks()
+ORPHANS_BACK: Final = OrphansBackTasks()
 BEGIN: Final = BeginTasks()
 BACK: Final = BackTasks()
 
@@ -201,7 +236,7 @@ class StartReplicating(TriggerDagRunOperator):
         """Look, then start it.
 
         Raises:
-            AirflowSkipException: it runs, or nobody wants it.
+            AirflowSkipException: it runs, nobody wants it, or clients have gone back already.
             TaskFailed: not all of its topics were led back.
         """
         from onceover.drills.switching.failback import copies_already
@@ -221,7 +256,7 @@ def ready_to_copy(name: str, context: Context) -> str:
     """Return the flow that leads back, once it has taken in all that was promoted.
 
     Raises:
-        AirflowSkipException: only a plan was asked for, or nobody has said yes.
+        AirflowSkipException: only a plan was asked for, or nobody has said yes; or clients have gone back.
         TaskFailed: it has not taken in something.
     """
     from onceover.wiring.failovers.failback import check_led_back
@@ -230,7 +265,10 @@ def ready_to_copy(name: str, context: Context) -> str:
         raise AirflowSkipException("only a plan was asked for")
     _check_wanted(context, BackTasks.after)
     with way_back_at_hand(name) as (flow, back):
-        check_led_back(back, _copies(flow, context))
+        if not check_led_back(flow, back, _copies(flow, context)):
+            raise AirflowSkipException(
+                f"flow {back.flow} has nothing to copy: clients have gone back with it"
+            )
     return back.flow
 
 
@@ -252,7 +290,7 @@ class AwaitCaughtUp(BaseSensorOperator):
         """Tell whether it has.
 
         Raises:
-            AirflowSkipException: only a plan was asked for, or nobody has said yes.
+            AirflowSkipException: only a plan was asked for, nobody has said yes, or clients have gone back.
             JobInterrupted: a cluster does not answer; tried again.
             TaskFailed: it has stopped, and waits for somebody.
         """

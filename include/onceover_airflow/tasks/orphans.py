@@ -5,7 +5,7 @@ Invariant: nothing is exported, and no topic deleted, that a person was not show
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -66,12 +66,18 @@ class OrphanTasks(OperationTasks["OrphansPlan"]):
 
         params = context["params"]
         topics, forget = (tuple(filter(None, [params[name]])) for name in ("topics", "forget_groups"))
-        options = orphans.OrphanOptions(topics, params["rebuild"], forget, starter(context))
+        options = orphans.OrphanOptions(
+            topics, params["rebuild"], forget, starter(context), self.besides(name)
+        )
         with (
             flow_at_hand(name) as flow,
             flows.opened(flow, partial(orphans.orphan_export, options=options, pause=wait)) as operation,
         ):
             yield operation
+
+    def besides(self, name: str) -> Collection[str]:
+        """Return source topics that are left alone, although the form asks for them."""
+        return ()
 
     def question(self, planned: OrphansPlan) -> str:
         """Return the plan as Markdown: all that is deleted first; what is exported, what was torn."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace as changed
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +31,7 @@ from onceover.planning.operation import Caller, wait
 from onceover.state.codes import StateCode
 from onceover.topics.otherflows import OtherFlow, OtherFlows
 from onceover.wire.progress import ProgressMeta
+from onceover.wiring.failovers import failback
 from onceover.wiring.failovers.orphans import OrphanOptions, orphan_export
 from onceover.wiring.flows import opened
 from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned
@@ -65,6 +67,11 @@ def kept_after(replica: Orphaned, change: Callable[[], object], match: str) -> N
     return told.value
 
 
+def seeded_from(flow: Path, promoted: Path) -> list[str]:
+    """Return the words that have a flow go on behind what another one has promoted."""
+    return ["seed", "apply", str(flow), "--from", f"promoted:{promoted}", "--replace"]
+
+
 def promoted(replica: Orphaned, capsys: Capture) -> str:
     """Return a topic all of which was copied when it was switched over."""
     topic = replica.topic()
@@ -75,13 +82,25 @@ def promoted(replica: Orphaned, capsys: Capture) -> str:
 
 
 def test_a_topic_that_was_led_back_and_promoted_is_a_primary(replica: Orphaned, capsys: Capture) -> None:
-    """Over, and back: what stands behind the old cut came that way, or was written by clients since."""
+    """Over, and back: what stands behind the old cut came that way, or was written by clients since.
+
+    Nothing places the flow that has led it back in it once more: the first flow goes on instead.
+    """
     topic = promoted(replica, capsys)
-    replica.fail_back(capsys, topic)
+    back = replica.fail_back(capsys, topic)
     replica.source.plain(topic, 0, replica.source.records(7))
     code, plan = replica.orphans(capsys, "plan")
     assert (code, plan["orphans"], plan["partitions"]) == (DECIDE, 0, [])
     assert "a switchover has promoted it" in refused(replica, capsys, topic, "LED_BACK", written=0)
+    code, plan = replica.seed_back(capsys, back)
+    assert (code, [each["code"] for each in plan["refused"]], plan["written"]) == (DECIDE, ["PROMOTED"], 0)
+    over, led = load_flow(str(replica.flow.path)), load_flow(str(back.path))
+    with failback.way_back_seeder(over, led, [topic]) as again:
+        assert (again.plan().items, again.plan().refused) == ((), ())
+    assert failback.went_back(over, led, [topic])
+    assert replica.command(capsys, *seeded_from(replica.flow.path, back.path))[0] == DONE
+    replica.copy()
+    replica.assert_same()
 
 
 @pytest.mark.soak

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from onceover.drills.switching.failback import (
     FlowBetween,
+    LedBack,
     check_all_led_back,
     check_leads_back,
     copies_already,
@@ -17,7 +20,9 @@ from onceover.drills.switching.failback import (
     why_over,
 )
 from onceover.errors import NeedsOperator, UsageError
+from onceover.model import TopicPartition
 from onceover.operate.states import CopyState
+from onceover.state.records.enrolment import Enrolment, LeftAt
 from tests.unit.drills.test_switching import enrolment
 
 THERE = FlowBetween("orders-dr", "east", "west")
@@ -30,11 +35,43 @@ def entry(state: str, *needs: dict[str, str]) -> dict[str, Any]:
 
 def test_it_goes_on_only_with_all_that_was_promoted() -> None:
     """Clients would find a part of their topics."""
-    check_all_led_back("back", [], "start it again")
+    check_all_led_back("back", ["e"], LedBack(frozenset("e")), "start it again")
     with pytest.raises(NeedsOperator, match="flow back does not take in a, b, c") as raised:
-        check_all_led_back("back", ["a", "b", "c", "d"], "start it again")
+        check_all_led_back("back", ["a", "b", "c", "d", "e"], LedBack(frozenset("e")), "start it again")
     assert (raised.value.code, raised.value.where) == ("SWITCHOVER_UNSET", "4 topics")
     assert str(raised.value.resolve).endswith("in both flows; then start it again")
+
+
+def gone_over(topic: str, at_ms: int, ends: dict[int, int], cuts: dict[int, int]) -> Enrolment:
+    """Return a record whose copy was given to clients at a time."""
+    found = Enrolment(topic, topic, UUID(int=1), UUID(int=2), dict.fromkeys(ends, 0), 0)
+    return found.as_promoted("d1", LeftAt(7, at_ms), ends, cuts)
+
+
+def gone_back(topic: str, at_ms: int, ends: dict[int, int]) -> Enrolment:
+    """Return one of the flow the other way, which was switched over at a time."""
+    there = gone_over(topic, at_ms, ends, dict.fromkeys(ends, 0))
+    return replace(there, source_id=UUID(int=2), target_id=UUID(int=1))
+
+
+def test_what_was_led_back_is_copied_or_clients_have_gone_back_with_it() -> None:
+    """The newer promotion counts: the older one is of a way back before that, and is placed anew."""
+    there = [gone_over(name, 50, {0: 9, 1: 9}, {0: 5, 1: 5}) for name in "abcd"]
+    copied = replace(gone_back("a", 0, {0: 9, 1: 9}).back(), start={0: 0, 1: 0, 2: 0})
+    back = [copied, gone_back("b", 60, {0: 5, 1: 9}), gone_back("c", 40, {0: 5, 1: 5})]
+    led = LedBack.of(there, back, dict.fromkeys("abcd", UUID(int=1)))
+    assert (sorted(led.copies), sorted(led.gone), led.lacking) == (["a", "b"], ["b"], ())
+    assert led.missing(["d", "c", "b", "a"]) == ["c", "d"]
+    # Somebody has deleted it there since, or made it anew: all of it can be led back once more.
+    for ids in ({}, {"b": UUID(int=9)}):
+        assert not LedBack.of(there, back, ids).gone
+
+
+def test_of_what_is_copied_no_promoted_partition_may_lack() -> None:
+    """A topic that had grown while clients were there; what it grows by later is taken in by the flow."""
+    back = replace(gone_back("a", 0, {0: 9}).back(), start={0: 0, 3: 0})
+    led = LedBack.of([gone_over("a", 50, {0: 9, 1: 0}, {0: 5})], [back], {})
+    assert (sorted(led.copies), list(led.lacking)) == (["a"], [TopicPartition("a", 1)])
 
 
 @pytest.mark.parametrize("state", list(CopyState))

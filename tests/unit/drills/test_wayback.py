@@ -10,9 +10,11 @@ from typing import Any, cast
 import pytest
 
 from onceover.drills.modes import PLANNED, UNPLANNED
+from onceover.drills.switching.failback import LedBack
 from onceover.drills.switching.fences import ACLS, COMMAND, EVERYBODY, check_not_carried_over
 from onceover.drills.switching.wayback import WayBack
 from onceover.errors import NeedsOperator, UsageError
+from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 
 
@@ -24,6 +26,8 @@ class Back:
     takes: bool = True
     refused: tuple[Refusal, ...] = ()
     layout: Any = None
+    gone: set[str] = field(default_factory=set)
+    lacking: tuple[TopicPartition, ...] = ()
     seeded: list[list[str]] = field(default_factory=list)
 
     def seeder(self, copies: Any) -> Any:
@@ -40,7 +44,7 @@ class Back:
             "orders-dr",
             "back",
             lambda t: f"copy.{t}",
-            lambda: set(self.led),
+            lambda: LedBack(frozenset(self.led | self.gone), frozenset(self.gone), self.lacking),
             lambda: self.layout,
             cast(Any, self.seeder),
         )
@@ -80,6 +84,24 @@ def test_a_flow_that_takes_none_of_it_in_does_not_go_on() -> None:
     with pytest.raises(NeedsOperator, match=r"does not take in copy\.a") as raised:
         Back(takes=False).way().place(["a"])
     assert "promoted:orders-dr" in str(raised.value.resolve)
+
+
+def test_what_clients_have_gone_back_with_is_not_taken_from_them() -> None:
+    """Run again behind a switchover of the flow the other way: its copies are primaries again."""
+    back = Back(gone={"copy.a"})
+    assert back.way().place(["a"])["positions"] == 0
+    assert back.seeded == []
+
+
+@pytest.mark.parametrize("led", [set(), {"copy.a"}])
+def test_a_flow_that_takes_in_a_part_of_a_topic_does_not_go_on(led: set[str]) -> None:
+    """Whether it was placed just now, or by hand before: records of the others would be lost in silence."""
+    back = Back(led, lacking=(TopicPartition("copy.a", 3), TopicPartition("copy.b", 1)))
+    with pytest.raises(NeedsOperator, match=r"but not copy\.a:3") as raised:
+        back.way().place(["a"])
+    assert (raised.value.code, raised.value.where) == ("NOT_READY", "1 partitions")
+    assert "`onceover status back`" in str(raised.value.resolve)
+    assert back.way().place(["c"])["positions"] == 1
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,16 @@ def test_a_part_of_the_map_that_cannot_be_read_refuses_its_own_partitions_for_no
     assert decided.exit_code == NeedsOperator.exit_code
 
 
+def test_of_a_partition_that_was_never_copied_the_map_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic has grown while it was given away: whoever decides says where that begins."""
+    one = enrolled(seat(0), seat(1))
+    old = cast(Enrolment, one.enrolment)
+    grown = replace(one, enrolment=replace(old, start={0: 0}, placed={0: old.placed[0]}))
+    found = asked(monkeypatch, NewestMapRecords([record(0, 60)]), grown)
+    assert {tp.partition: seed.offset for tp, seed in found.offsets.items()} == {0: 60}
+    assert not found.refused
+
+
 def test_the_lag_group_is_not_weighed_against_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether lanes have gone on since it was placed by hand stands in the map."""
     one = enrolled(seat(0), placed={0: PlacedProgress(3, 20, 0)}, by_hand=True)

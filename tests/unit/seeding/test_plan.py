@@ -95,6 +95,30 @@ def test_partitions_of_a_topic_that_gave_way_are_written_where_they_stand_alread
     assert [r.code for r in plan(left, {0: 50, 1: 90}).refused] == ["PROGRESS_EXISTS"] * 2
 
 
+def test_what_a_promoted_topic_loses_is_said() -> None:
+    """Clients write to its copy: placed by hand, the flow does so, too."""
+    one = topic(seat(0, position=50), enrolled=True)
+    assert one.enrolment is not None
+    clients = replace(one, enrolment=one.enrolment.as_promoted("d1", LeftAt(7, 1), {0: 60}, {0: 50}))
+    (_, taken, _) = plan(clients, {0: 50}, Choice(replace=True)).changes
+    assert (taken.what, taken.object, taken.to) == ("promotion", "a", "taken back")
+    assert "switchover d1 has given it to clients" in taken.reason
+
+
+def test_what_a_topic_has_grown_by_while_it_was_given_away_returns_with_it_or_none_of_it_does() -> None:
+    """Without, the flow would find what has come from there in a copy that it has never written."""
+    one = topic(seat(0, position=50), seat(1, position=70), seat(2), enrolled=True)
+    assert one.enrolment is not None
+    old = replace(one.enrolment, start={0: 0, 1: 0}).left_to("back", LeftAt(7, 1))
+    left, again = replace(one, enrolment=old), Choice(replace=True)
+    assert {tp.partition for tp in plan(left, {0: 50, 1: 70, 2: 9}, again).positions} == {0, 1, 2}
+    refused = plan(left, {0: 50, 1: 70}, again)
+    assert ([r.code for r in refused.refused], refused.changes) == (["NO_OFFSET"], ())
+    assert "none of it is seeded" in refused.refused[0].message
+    # One that it had copied before can wait: until then the topic does.
+    assert {tp.partition for tp in plan(left, {0: 500, 1: 70, 2: 9}, again).positions} == {1, 2}
+
+
 @pytest.mark.parametrize("code", sorted(NOT_OURS))
 def test_an_enrolled_topic_that_is_another_flows_now_is_not_seeded(code: TopicCode) -> None:
     """It would copy for a moment what comes back. One that is copied, and the other has to leave, is."""

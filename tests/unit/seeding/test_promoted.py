@@ -16,7 +16,7 @@ from onceover.seeding.origins import FlowClusters, FlowOrigin
 from onceover.seeding.plan import SeatedTopic, SeedOffset
 from onceover.seeding.promoted import MANY, PromotedOrigin, records_that_may_count
 from onceover.state import names
-from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
+from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress, Promoted
 from onceover.stops.codes import StopCode
 from onceover.wire.progress import ProgressMeta
 from tests.support.fakes.fakecluster import FakeCluster
@@ -28,6 +28,7 @@ TP = TopicPartition("a", 0)
 # East 0 to 9 was copied to west 0 to 9, behind which stood a marker when it was promoted.
 CUT, END = 10, 11
 EPOCH = 3
+LEFT_MS = 1_000
 RECORD = Enrolment(
     "a",
     "a",
@@ -37,6 +38,7 @@ RECORD = Enrolment(
     5,
     active=False,
     placed={0: PlacedProgress(1, 0, 0)},
+    left=LeftAt(2, LEFT_MS),
     promoted=Promoted(2, "drill", {0: END}, {0: CUT}),
 )
 META = ProgressMeta(str(EAST), str(WEST), NO_EPOCH, 10, 1, (1, 1), CUT, EPOCH)
@@ -81,6 +83,7 @@ def answer(
     forgotten: bool = False,
     fences: Fences | None = None,
     written: Callable[..., int] = lambda *_: 0,
+    own: Enrolment | None = None,
 ) -> SeedOffset | Refusal | None:
     """Return where the flow from west to east begins."""
     group = {} if forgotten else {TP: CommittedOffset(0, CUT, NO_EPOCH, META.encode())}
@@ -88,7 +91,7 @@ def answer(
     east = east or cluster("east", EAST, CUT)
     here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
     wanted = topic(seat(end=5_000))
-    seated = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=wanted.seats)
+    seated = SeatedTopic(source=here, target="a", copy=copy, enrolment=own, seats=wanted.seats)
     origin = PromotedOrigin("there", written, fences or Fences())
     found = origin.read(FlowClusters("back", west, east), [seated])
     if fences is not None:
@@ -106,6 +109,40 @@ def code(found: SeedOffset | Refusal | None) -> str:
 def test_it_begins_where_the_copy_ended(*, forgotten: bool) -> None:
     found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), forgotten=forgotten)
     assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, "none")
+
+
+def own(at_ms: int, target_id: UUID = EAST) -> Enrolment:
+    """Return the record of the flow from west to east, which was switched over at a time."""
+    led = Enrolment("a", "a", WEST, target_id, {0: 0}, 5, placed={0: PlacedProgress(1, END, 0)})
+    return led.as_promoted("later", LeftAt(4, at_ms), {0: 40}, {0: 30})
+
+
+def test_what_clients_have_gone_back_with_is_theirs() -> None:
+    """What stands there behind the cut is no orphan, and nobody writes a position that takes it from them."""
+    west = cluster("west", WEST, 5_000, (EPOCH, 0))
+    found = answer(west, own=own(LEFT_MS + 1), written=lambda *_: 30)
+    assert code(found) == "PROMOTED"
+    assert isinstance(found, Refusal) and found.blocks
+    assert "`onceover drill run back --mode planned`" in found.resolve
+    assert "`onceover seed apply there --from promoted:back --replace`" in found.resolve
+
+
+@pytest.mark.parametrize("before", [own(LEFT_MS - 1), own(LEFT_MS + 1, ANOTHER)])
+def test_a_way_back_of_before_is_placed_behind_the_newer_promotion(before: Enrolment) -> None:
+    """Clients have gone over once more since, or what they had gone back to is gone."""
+    found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), own=before)
+    assert isinstance(found, SeedOffset) and found.offset == END
+
+
+def test_a_partition_that_has_come_since_the_promotion_begins_with_its_log() -> None:
+    """Clients have added it: none of it has come from there, and its first records have expired."""
+    west, east = (cluster(name, topic_id, 5_000) for name, topic_id in (("west", WEST), ("east", EAST)))
+    for each in (west, east):
+        each.add_topic("a", each.topics(["a"])["a"].topic_id, [0, 0])
+    here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
+    one = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=(seat(1, start=7),))
+    found = PromotedOrigin("there", lambda *_: 0, Fences()).read(FlowClusters("back", west, east), [one])
+    assert found.offsets[TopicPartition("a", 1)].offset == 7
 
 
 def test_a_fence_that_would_keep_the_flow_off_is_shown_and_lifted_first() -> None:

@@ -6,12 +6,15 @@ waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from onceover.advice import advised
 from onceover.drills.codes import DrillCode
 from onceover.errors import NeedsOperator, UsageError
+from onceover.model import TopicPartition
 from onceover.operate.states import COPIES, CopyState
 from onceover.planning import commands
 from onceover.state.records.enrolment import Enrolment
@@ -27,6 +30,52 @@ class FlowBetween(NamedTuple):
     flow: str
     source: str
     target: str
+
+
+@dataclass(frozen=True)
+class LedBack:
+    """What a flow has taken in of the copies of the flow the other way.
+
+    Args:
+        copies: those that it copies, and those of ``gone``.
+        gone: those that it has copied back to topics which a switchover of it has given to clients since, and
+            which are still there.
+        lacking: partitions that were promoted, of copies that it copies without them.
+    """
+
+    copies: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    lacking: tuple[TopicPartition, ...] = ()
+
+    @classmethod
+    def of(cls, there: Iterable[Enrolment], back: Collection[Enrolment], ids: Mapping[str, UUID]) -> LedBack:
+        """Return it by the records of both flows.
+
+        Args:
+            there: of the flow that was switched over; ``back`` of the one that leads back.
+            ids: of the topics that it leads back to, as they are now.
+        """
+        promoted = {each.target: each for each in there if each.is_promoted}
+        active = {each.source: each for each in back if each.active}
+        gone = {
+            each.source
+            for each in back
+            if each.source in promoted and each.is_promoted_since(promoted[each.source])
+            # Without its topic there is nothing that clients could have gone back to.
+            if ids.get(each.target) == each.target_id
+        }
+        lacking = [
+            TopicPartition(copy, number)
+            for copy, each in active.items()
+            if (given := promoted[copy].promoted if copy in promoted else None) is not None
+            for number in given.ends
+            if number not in each.start
+        ]
+        return cls(frozenset(active.keys() | gone), frozenset(gone), tuple(sorted(lacking)))
+
+    def missing(self, copies: Collection[str]) -> list[str]:
+        """Return those of the copies that it has not taken in."""
+        return sorted(set(copies) - self.copies)
 
 
 def named_back(there: FlowBetween, name: str | None) -> str:
@@ -88,23 +137,33 @@ def copies_to_bring_back(
     return found
 
 
-def check_all_led_back(back: str, missing: Sequence[str], then: str) -> None:
+def check_all_led_back(back: str, copies: Collection[str], led: LedBack, then: str) -> None:
     """Refuse to go on while the flow that leads back has not taken in all that was promoted.
 
     Args:
         back: its name.
-        missing: promoted copies that it does not copy.
-        then: what is done once it does.
+        copies: that were promoted.
+        led: what it has taken in.
+        then: what is done once it has.
 
     Raises:
-        NeedsOperator: SWITCHOVER_UNSET, there are some.
+        NeedsOperator: SWITCHOVER_UNSET, it does not copy some; NOT_READY, it does without some partitions.
     """
-    if missing:
+    if missing := led.missing(copies):
         raise NeedsOperator(
             f"flow {back} does not take in {', '.join(missing[:_NAMED])}",
             code=DrillCode.SWITCHOVER_UNSET,
             where=f"{len(missing)} topics",
             resolve=f"have its topics.include name them, with naming: identity in both flows; then {then}",
+        )
+
+    if lacking := [tp for tp in led.lacking if tp.topic in copies]:
+        raise NeedsOperator(
+            f"flow {back} copies the others, but not {', '.join(map(str, lacking[:_NAMED]))}",
+            code=DrillCode.NOT_READY,
+            where=f"{len(lacking)} partitions",
+            resolve=f"{commands.replicate(back)} takes them in where they are empty on its target; otherwise "
+            f"{commands.command('status', back)} says what to do",
         )
 
 

@@ -5,13 +5,13 @@ Invariant: it is said to go on only once its state says that it copies all that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from onceover.drills.switching.common import shown_already
-from onceover.drills.switching.failback import check_all_led_back
+from onceover.drills.switching.failback import LedBack, check_all_led_back
 from onceover.errors import NeedsOperator
 from onceover.planning import commands
 from onceover.planning.operation import Caller
@@ -26,7 +26,7 @@ class WayBack:
     Args:
         flow: the one that was switched over; ``back`` the other one.
         copy_of: returns the copy of a source topic.
-        led_back: tells which copies ``back`` has taken in.
+        led_back: tells what ``back`` has taken in.
         layout: reads the layout of ``back``.
         seeder: opens what has ``back`` begin behind the promotion of copies.
     """
@@ -34,7 +34,7 @@ class WayBack:
     flow: str
     back: str
     copy_of: Callable[[str], str]
-    led_back: Callable[[], Collection[str]]
+    led_back: Callable[[], LedBack]
     layout: Callable[[], Layout | None]
     seeder: Callable[[Sequence[str]], AbstractContextManager[Seeder]]
 
@@ -45,8 +45,12 @@ class WayBack:
             NeedsOperator: some of it is refused, or it does not take all of them in.
         """
         start_it = commands.replicate(self.back)
-        copies = self._missing({self.copy_of(topic) for topic in topics})
+        then = commands.seed_apply(self.back, f"promoted:{self.flow}")
+        promoted = {self.copy_of(topic) for topic in topics}
+        led = self.led_back()
+        copies = led.missing(promoted)
         if not copies:
+            check_all_led_back(self.back, promoted, led, then)
             return {"flow": self.back, "positions": 0, "start_it": start_it}
         layout = self.layout()
         runs = layout is not None and layout.may_run
@@ -59,10 +63,5 @@ class WayBack:
                 code=first.code,
                 resolve=first.resolve,
             )
-        then = commands.seed_apply(self.back, f"promoted:{self.flow}")
-        check_all_led_back(self.back, self._missing(copies), then)
+        check_all_led_back(self.back, promoted, self.led_back(), then)
         return {"flow": self.back, "positions": outcome.written, "start_it": start_it, "ended": runs}
-
-    def _missing(self, copies: Collection[str]) -> list[str]:
-        """Return those of the copies that ``back`` has not taken in."""
-        return sorted(set(copies) - set(self.led_back()))

@@ -214,6 +214,22 @@ class Enrolment:
         """Tell whether clients write to its copy, as far as this flow knows."""
         return self.promoted is not None and self.waits_to_be_placed
 
+    def is_promoted_since(self, other: Enrolment) -> bool:
+        """Tell whether clients write to its copy, and do so since later than to that of ``other``.
+
+        By two clocks, which may differ; but where the other flow has copied what clients have written behind
+        this promotion, its own is the later one, whatever these say.
+
+        Args:
+            other: the record of a flow the other way, about the topic that this one copies from.
+        """
+        if self.promoted is None or other.promoted is None or self.left is None or other.left is None:
+            return False
+        ends = self.promoted.ends if self.target_id == other.source_id else {}
+        went_on = any(cut > ends.get(number, cut) for number, cut in other.promoted.cuts.items())
+        both = self.is_promoted and other.is_promoted
+        return both and not went_on and self.left.at_ms > other.left.at_ms
+
     def is_still(self, before: Enrolment) -> bool:
         """Tell whether the topic is copied as it was, with progress that nobody but its lanes has moved.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,12 +41,14 @@ class OrphanOptions:
         forget: anchored regular expressions over groups whose positions may go with these topics although
             they stand nowhere else.
         started_by: who wants it, for the report; None for the user that runs it.
+        besides: source topics that are left alone, although they were asked for.
     """
 
     topics: Sequence[str] = ()
     rebuild: bool = False
     forget: Sequence[str] = ()
     started_by: str | None = None
+    besides: Collection[str] = ()
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def orphan_export(
             target,
             translator,
             lambda info: explain(info.name, which, is_internal=info.is_internal).inside,
-            matcher("--topics", options.topics),
+            _wanted(options),
             handled,
         )
         parts = OrphanParts(
@@ -97,6 +99,13 @@ def orphan_export(
             about={"by": options.started_by or login(), "host": socket.gethostname()},
         )
         yield OrphanExport(parts, rebuild=options.rebuild, forgets=forgets)
+
+
+def _wanted(options: OrphanOptions) -> Callable[[str], bool] | None:
+    wanted, besides = matcher("--topics", options.topics), options.besides
+    if not besides:
+        return wanted
+    return lambda topic: topic not in besides and (wanted is None or wanted(topic))
 
 
 def _untaken(flow: Flow, topics: Collection[str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from onceover.drills.looks.clients import look
 from onceover.drills.modes import PLANNED, check_mode
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts
-from onceover.drills.switching.failback import FlowBetween, check_leads_back
+from onceover.drills.switching.failback import FlowBetween, LedBack, check_leads_back
 from onceover.drills.switching.fences import (
     COMMAND,
     LiftedFences,
@@ -226,9 +226,9 @@ def _parts(
         in_the_way=lambda copies: None if reverse is None else in_the_way(reverse, copies),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
-        reverse=None if reverse is None else _way_back(flow, reverse).place,
+        reverse=None if reverse is None else _way_back(flow, reverse, target).place,
         back=spec.reverse,
-        led_back=lambda: led_back(reverse),
+        led_back=lambda: frozenset[str]() if reverse is None else led_back(flow, reverse, target).copies,
         handled=flow.handler is not None,
         whatever_is_lost=options.whatever_is_lost,
         quiet_s=spec.quiet_ms / 1000,
@@ -262,12 +262,14 @@ def _letting_in(
     return lambda copies: let_in_at_once(reverse, copies, pause, _GLANCE_S)
 
 
-def led_back(reverse: Flow | None) -> frozenset[str]:
-    """Return the copies that the flow the other way has taken in: what it writes on our source is no loss."""
-    if reverse is None:
-        return frozenset()
-    with opened(reverse, both) as (_, target):
-        return frozenset(each.source for each in enrolled_of(reverse, target) if each.active)
+def led_back(flow: Flow, reverse: Flow, target: Cluster) -> LedBack:
+    """Return what the flow the other way has taken in: what stands on our source of that is no loss."""
+    there = enrolled_of(flow, target)
+    with opened(reverse, both) as (_, source):
+        back = enrolled_of(reverse, source)
+        promoted = [each.target for each in back if each.is_promoted]
+        here = source.retry(lambda: source.topics(promoted)) if promoted else {}
+        return LedBack.of(there, back, {name: info.topic_id for name, info in here.items()})
 
 
 def _redirect(
@@ -310,7 +312,7 @@ def behind(flow: Flow, copies: Collection[str]) -> SeedingOptions:
     return SeedingOptions(f"promoted:{flow.path}", Choice(replace=True), topics)
 
 
-def _way_back(flow: Flow, reverse: Flow) -> WayBack:
+def _way_back(flow: Flow, reverse: Flow, target: Cluster) -> WayBack:
     which = rules(flow)
 
     def layout() -> Layout | None:
@@ -321,7 +323,7 @@ def _way_back(flow: Flow, reverse: Flow) -> WayBack:
         flow.flow,
         reverse.flow,
         lambda topic: explain(topic, which).target_topic,
-        lambda: led_back(reverse),
+        lambda: led_back(flow, reverse, target),
         layout,
         lambda copies: opened(reverse, partial(seeder, request=behind(flow, copies))),
     )

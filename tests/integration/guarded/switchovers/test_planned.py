@@ -196,6 +196,13 @@ class Cargo:
             records = [side.record(key=key) for key in KEYS]
             commit(client, self._group, topic, {0: side.plain(topic, 0, records, codec) + 5})
 
+    def grow(self, side: Adversary) -> str:
+        """Give a topic one more partition where the clients are, with records in it; return its name."""
+        grown = next(topic for topic, codec in self.topics.items() if codec is Codec.GZIP)
+        side.add_partitions(grown, 2)
+        side.plain(grown, 1, side.records(5))
+        return grown
+
     def arrived(self, left: dict[str, str], here: dict[str, str]) -> None:
         """Both sides hold the same, and the group goes on with the same record.
 
@@ -247,7 +254,10 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Plain and transactional writers and a group, judged by the numbers that they know of themselves."""
+    """Plain and transactional writers and a group, judged by the numbers that they know of themselves.
+
+    A topic that has grown while they were there goes on with what it has grown by, too.
+    """
     # The group commits each record, but a busy machine may keep it from that for a second.
     monkeypatch.setattr(commits, "COMMITS_S", 4.0)
     # By name, so that the fence stands until clients come back: the way back begins beside it.
@@ -270,16 +280,21 @@ def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
         applications.go_on()
         cargo.arrived(replica.source_client, replica.target_client)
         cargo.add(replica.target, replica.target_client)
+        grown = cargo.grow(replica.target)
         with live(back):
             applications.go_on()
             arguments = "drill", "run", str(back.path), "--mode", "planned", "--approve"
             code, told = replica.command(capsys, *arguments)
             assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
+            assert step_of(told, "reverse")["evidence"]["positions"] == 2 + len(cargo.topics) + 1
         applications.go_on()
     cargo.arrived(replica.target_client, replica.source_client)
     applications.judge(numbers(replica.source_records, topic))
+    replica.source.plain(grown, 1, replica.source.records(3))
     replica.copy()
     assert numbers(replica.target_records, topic) == numbers(replica.source_records, topic)
+    added = [list(read(grown, 1).values()) for read in (replica.source_records, replica.target_records)]
+    assert len(added[0]) == 8 and added[1] == added[0]
 
 
 @pytest.mark.soak

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException, DagRunTriggerException
 
+from onceover.drills.switching.failback import LedBack
 from onceover.wiring.failovers import failback as wired
 from onceover_airflow.access.flowcontext import errors_of_ours
 from onceover_airflow.approvals.approval import ANSWER_KEY, SHOWN_KEY
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.tasks import failback
 from onceover_airflow.tasks.failback import AwaitCaughtUp, StartReplicating
+from onceover_airflow.tasks.orphans import ORPHANS, OrphanTasks
+from onceover_airflow.tasks.switching import SwitchTasks
 
 
 class Pulled:
@@ -51,7 +54,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "state": "copying",
         "generation": 7,
         "needs": [],
-        "missing": [],
+        "led": LedBack(frozenset({"orders"})),
     }
 
     @contextmanager
@@ -62,7 +65,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(failback, "way_back_at_hand", at_hand)
     monkeypatch.setattr(failback, "show_standing", lambda _: said)
     monkeypatch.setattr(wired, "promoted_copies", lambda *_: ["orders"])
-    monkeypatch.setattr(wired, "not_led_back", lambda *_: said["missing"])
+    monkeypatch.setattr(wired, "what_is_led_back", lambda *_: said["led"])
     return said
 
 
@@ -87,13 +90,56 @@ def test_one_that_runs_is_not_started_again(standing: dict[str, Any]) -> None:
 
 
 def test_what_was_not_led_back_is_named_before_anybody_waits(standing: dict[str, Any]) -> None:
-    standing["missing"] = ["orders"]
+    standing["led"] = LedBack()
     for look in (
         StartReplicating(task_id="start", flow="orders").execute,
         AwaitCaughtUp(task_id="wait", flow="orders", started="start").poke,
     ):
         with pytest.raises(TaskFailed, match="orders-back does not take in orders; where: 1 topics"):
             look(context_of())
+
+
+def test_where_clients_have_gone_back_nothing_is_copied_or_waited_for(standing: dict[str, Any]) -> None:
+    """Killed behind the promotion of the way back and started again: what is left is the switchover's."""
+    orders = frozenset({"orders"})
+    standing |= {"state": "promoted", "led": LedBack(orders, orders)}
+    for look in (
+        StartReplicating(task_id="start", flow="orders").execute,
+        AwaitCaughtUp(task_id="wait", flow="orders", started="start").poke,
+    ):
+        with pytest.raises(AirflowSkipException, match="orders-back has nothing to copy"):
+            look(context_of())
+
+
+def test_what_clients_have_gone_back_to_is_not_exported_as_a_tail(
+    standing: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' tails are: they come back in waves."""
+    monkeypatch.setattr(failback, "get_current_context", context_of)
+    monkeypatch.setattr(OrphanTasks, "plan", lambda *_: {"flow": "orders"})
+    monkeypatch.setattr(wired, "gone_back", lambda *_: frozenset({"bills"}))
+    assert failback.ORPHANS_BACK.plan("orders") == {"flow": "orders"}
+    assert (failback.ORPHANS_BACK.besides("orders"), ORPHANS.besides("orders")) == ({"bills"}, ())
+    standing["led"] = LedBack(frozenset({"orders"}), frozenset({"orders"}))
+    with pytest.raises(AirflowSkipException, match="clients have gone back"):
+        failback.ORPHANS_BACK.plan("orders")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_switchover_that_is_not_finished_is_gone_on_with_and_no_other(
+    standing: dict[str, Any], monkeypatch: pytest.MonkeyPatch, finished: bool
+) -> None:
+    """Behind its end there is nothing left to plan."""
+    monkeypatch.setattr(failback, "get_current_context", context_of)
+    monkeypatch.setattr(wired, "went_back", lambda *_: finished)
+    monkeypatch.setattr(SwitchTasks, "plan", lambda *_: {"flow": "orders-back"})
+    if finished:
+        with pytest.raises(
+            AirflowSkipException, match="seed apply orders --from promoted:orders-back --replace"
+        ):
+            failback.BACK.plan("orders")
+    else:
+        assert failback.BACK.plan("orders") == {"flow": "orders-back"}
 
 
 def test_it_waits_for_what_comes_and_for_nothing_else(standing: dict[str, Any]) -> None:

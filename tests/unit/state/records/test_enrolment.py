@@ -111,3 +111,29 @@ def test_lane_of_is_the_same_everywhere() -> None:
         (lane_of(TopicPartition("flights", 0), 4) + p) % 4 for p in range(5)
     ]
     assert lane_of(TopicPartition("a", 0), 1 << 40) == 0xE8B7BE43
+
+
+@pytest.mark.parametrize(
+    ("left", "end", "source_id", "since"),
+    [
+        (LeftAt(3, 60), 9, 1, True),
+        # Two clocks differ; the other flow has copied on behind this promotion, which tells.
+        (LeftAt(3, 60), 4, 1, False),
+        # Offsets of a topic that is gone say nothing.
+        (LeftAt(3, 60), 4, 8, True),
+        (LeftAt(3, 40), 9, 1, False),
+        (None, 9, 1, False),
+    ],
+)
+def test_the_later_one_of_two_promotions_is_told(
+    left: LeftAt | None, end: int, source_id: int, since: bool
+) -> None:
+    """Of a topic that goes over and back again and again both flows have one on record."""
+    other = replace(ENROLLED, source_id=UUID(int=source_id))
+    other = other.as_promoted("d1", LeftAt(9, 50), {0: 9, 1: 9}, {0: 5, 1: 5})
+    mine = replace(ENROLLED, source_id=UUID(int=2), target_id=UUID(int=1))
+    mine = replace(mine.as_promoted("d2", LeftAt(3, 60), {0: 9, 1: end}, {}), left=left)
+    assert mine.is_promoted_since(other) is since
+    # Who copies again is nobody that was promoted.
+    assert not mine.back().is_promoted_since(other)
+    assert not mine.is_promoted_since(other.back())
