@@ -44,6 +44,8 @@ _BEAT_S: Final = 2.0
 SILENT_S: Final = 4 * _BEAT_S
 # What is begun within it is done before anybody else can have taken the drill over.
 _SURE_S: Final = SILENT_S - _BEAT_S
+# A journal that is slow at every look holds nobody up for longer.
+_SLOW_S: Final = 60.0
 # A reply that was lost, or somebody else who writes, is over by then.
 _WRITE_S: Final = 30.0
 
@@ -179,14 +181,18 @@ class DrillJournal:
     def is_alive(self, drill: str) -> bool:
         """Tell whether a drill gives signs of life; takes some seconds where it does not."""
         before = self._sign(drill)
-        deadline = Deadline(SILENT_S)
+        deadline, limit = Deadline(SILENT_S), Deadline(_SLOW_S)
         while not deadline.passed:
             if self._pause(min(_BEAT_S / 2, deadline.left_s)):
                 # Nobody is dead before the time is over.
                 return True
+            began = Deadline(_BEAT_S)
             now = self._sign(drill)
             if now is not None and now != before:
                 return True
+            if began.passed and not limit.passed:
+                # While we were not answered the drill could give no sign either.
+                deadline = Deadline(SILENT_S)
         return False
 
     def heartbeat(self, drill: str) -> Heartbeat:

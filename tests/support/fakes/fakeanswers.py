@@ -25,6 +25,7 @@ _OUT_OF_RANGE: Final = 1
 _UNKNOWN_TOPIC: Final = 3
 _TOPIC_EXISTS: Final = 36
 _INVALID_PARTITIONS: Final = 37
+_INVALID_REPLICATION: Final = 38
 _OLD_EPOCH: Final = 47
 _NOT_IN_TRANSACTION: Final = 48
 _NOT_ATTEMPTED: Final = 55
@@ -370,6 +371,8 @@ class Answers:
             code = self._of.next(f"CreateTopics {topic.name}")
             if not code and topic.name in self._of.all_topics:
                 code = _TOPIC_EXISTS
+            if not code and topic.replication_factor > len(self._of.brokers()):
+                code = _INVALID_REPLICATION
             if not code and not request.validate_only:
                 made = self._of.make_topic(topic.name, topic.num_partitions)
                 made.config.update({each.name: each.value for each in topic.configs})

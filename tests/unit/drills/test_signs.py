@@ -54,6 +54,46 @@ def test_one_that_was_taken_over_keeps_no_dead_one_alive(monkeypatch: pytest.Mon
     assert not alive(monkeypatch, beating("d1"))
 
 
+@pytest.mark.parametrize(("signs", "is_alive"), [([3, 3, 3, 4], True), ([3] * 20, False)])
+def test_while_the_journal_does_not_answer_nobody_is_silent(
+    monkeypatch: pytest.MonkeyPatch, signs: list[int], *, is_alive: bool
+) -> None:
+    """Its leader was away for 10 s, for the drill, too: all of the time begins behind that."""
+    clock, looks = [100.0], iter(enumerate(signs))
+    monkeypatch.setattr("onceover.backoff.time.monotonic", lambda: clock[0])
+
+    def pause(seconds: float) -> bool:
+        clock[0] += seconds
+        return False
+
+    def values() -> dict[str, Any]:
+        number, count = next(looks)
+        # The first look behind the pause.
+        clock[0] += 10.0 if number == 1 else 0.01
+        return {ALIVE: sign("d2", count)}
+
+    journal = DrillJournal(LiveCluster(cast(Any, None)), "orders-dr", 1, Path("nowhere"), pause)
+    monkeypatch.setattr(journal, "_values", values)
+    assert journal.is_alive("d2") == is_alive
+    assert clock[0] < 100.0 + 10.0 + 2 * journals.SILENT_S
+
+
+def test_a_journal_that_is_slow_at_every_look_keeps_no_dead_one_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("onceover.backoff.time.monotonic", lambda: clock[0])
+
+    def values() -> dict[str, Any]:
+        clock[0] += 5.0
+        return {ALIVE: sign("d2", 3)}
+
+    journal = DrillJournal(LiveCluster(cast(Any, None)), "orders-dr", 1, Path("nowhere"), lambda _: False)
+    monkeypatch.setattr(journal, "_values", values)
+    assert not journal.is_alive("d2")
+    assert clock[0] < 200.0
+
+
 class Clocks:
     """Both clocks, and a target that takes signs until it is away."""
 

@@ -15,7 +15,7 @@ from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
 from onceover.drills.switching.unplanned import UnplannedSteps
-from onceover.errors import Retriable
+from onceover.errors import NeedsOperator, Retriable
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.state import names
@@ -174,6 +174,18 @@ def test_a_fence_that_an_earlier_drill_has_left_on_promoted_topics_is_told() -> 
     text = dict(verified(notes))["STILL_FENCED"]
     assert "a on east" in text and "other" not in text
     assert "`onceover drill abort orders-dr`" in text
+
+
+def test_what_is_wrong_on_the_target_keeps_nobody_from_hearing_of_the_rest() -> None:
+    """Where to look when the source is back is told now, whatever somebody has to do first."""
+    notes = Notes()
+    notes.write(chains.FENCED, {"kind": "acls", "marks": [["a", "User:*"]]})
+    switching = steps(notes)
+    lost = NeedsOperator("a number is lost", code="CANARY_LOST")
+    switching.probe = cast(Any, SimpleNamespace(run=refuses(lost)))
+    with pytest.raises(NeedsOperator, match="a number is lost"):
+        switching.verify(Deadline(5.0))
+    assert [code for code, _ in switching.findings] == ["LOOK_BACK", "STILL_FENCED"]
 
 
 HALF = entry(("a", 3, None), ("b", None, None))

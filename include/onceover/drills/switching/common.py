@@ -18,7 +18,7 @@ from onceover.drills.switching.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.tail import TailCompared
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
@@ -331,6 +331,20 @@ class SwitchSteps:
         """Return the topics that nobody has promoted: a later one may have, where this was taken for dead."""
         live = self._live()
         return [topic for topic in self._topics if topic not in live or not live[topic].is_promoted]
+
+    def _probed(self, deadline: Deadline) -> tuple[Mapping[str, Any], OnceoverError | None]:
+        """Write and read on the target; return what is wrong there beside the evidence.
+
+        Whatever a person has to do about it, they are to hear of the rest, too, and raise it behind that.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER.
+            Retriable: the target is away.
+        """
+        try:
+            return self.probe.run(self.drill, deadline), None
+        except (NeedsOperator, UsageError) as error:
+            return {}, error
 
     def _promoted(self) -> bool:
         live = self._live().values()

@@ -6,7 +6,7 @@ Invariant: no topic of anybody else is written to, and the probe's own is taken 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from onceover.backoff import Deadline
@@ -15,6 +15,7 @@ from onceover.drills.canary import judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
 from onceover.errors import NeedsOperator
+from onceover.kafka import calls
 from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec, await_leaders
 from onceover.kafka.logs.between import records_between, stable_end
 from onceover.kafka.ports import Cluster
@@ -22,6 +23,8 @@ from onceover.model import TopicPartition
 from onceover.state import names
 
 _NUMBERS: Final = 30
+# Replicas of a topic where nobody has said how many; what is written here is gone a moment later.
+_USUAL: Final = 3
 _CONFIG: Final = {"cleanup.policy": "delete", "message.timestamp.type": "CreateTime", **ANY_TIME}
 
 
@@ -51,7 +54,7 @@ class Probe:
         self.ours()
         admin = Admin(self.target)
         admin.delete_topics([topic])
-        admin.create_topics([TopicSpec(topic, canaries.PARTITIONS, self.replication_factor, _CONFIG)])
+        self._make(admin, TopicSpec(topic, canaries.PARTITIONS, self.replication_factor, _CONFIG))
         try:
             await_leaders(self.target, {topic: canaries.PARTITIONS}, deadline)
             group = names.canary_group(self.flow)
@@ -70,6 +73,17 @@ class Probe:
                 seen="; ".join(str(each.document()) for each in wrong),
             )
         return {"written_and_read": _NUMBERS}
+
+    def _make(self, admin: Admin, spec: TopicSpec) -> None:
+        """Make the topic, with fewer replicas where there are not so many brokers now."""
+        try:
+            admin.create_topics([spec])
+        except NeedsOperator:
+            brokers = self.target.retry(lambda: len(calls.metadata(self.target.control(), []).brokers))
+            fewer = min(brokers, _USUAL)
+            if 0 < spec.replication_factor <= fewer:
+                raise
+            admin.create_topics([replace(spec, replication_factor=fewer)])
 
     def _judged(self, drill: str, tp: TopicPartition, deadline: Deadline) -> canaries.CanaryVerdict:
         met = records_between(self.target, tp, 0, stable_end(self.target, tp), deadline)

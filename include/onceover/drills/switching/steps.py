@@ -279,7 +279,7 @@ class PlannedSteps(SwitchSteps):
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
         """Write and read on the target, and see that nothing was written behind the cut on the source."""
         self._check_promoted()
-        evidence = self.probe.run(self.drill, deadline)
+        evidence, wrong = self._probed(deadline)
         led_back = self.parts.led_back()
         mine = self._live()
         live = [e for e in mine.values() if e.target not in led_back]
@@ -288,6 +288,8 @@ class PlannedSteps(SwitchSteps):
         self._name_moved()
         self._name_leaks()
         there, here = self._clients()
+        if wrong is not None:
+            raise wrong
         return {
             **evidence,
             "written_behind": behind.total,

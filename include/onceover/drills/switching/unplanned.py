@@ -170,15 +170,17 @@ class UnplannedSteps(SwitchSteps):
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
         """Write and read on the target."""
         self._check_promoted()
-        evidence = self.probe.run(self.drill, deadline)
-        tps = [e.target_of(tp) for e in self.enrolled.values() for tp in e.sources()]
-        there = len(self.parts.clients(self.parts.target, tps).consumers)
+        evidence, wrong = self._probed(deadline)
         see = commands.command("drill", "orphans", "plan", self.parts.flow)
         text = f"when the source is back: {see} tells what it holds alone, and which transactions were torn"
         self.findings.append((DrillCode.LOOK_BACK, text))
         self._name_left_fence()
         # Who goes on behind another one has not seen which these were.
         self._name_anew({} if self._stood is None else self._stood.copies)
+        if wrong is not None:
+            raise wrong
+        tps = [e.target_of(tp) for e in self.enrolled.values() for tp in e.sources()]
+        there = len(self.parts.clients(self.parts.target, tps).consumers)
         return {**evidence, **self._left_behind(), "clients_on_the_target": there}
 
     def _left_behind(self) -> Mapping[str, int | None]:
