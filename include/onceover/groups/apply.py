@@ -13,8 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from onceover.backoff import Backoff, Deadline
 from onceover.errors import OnceoverError, Retriable
 from onceover.exitstatus import INTERRUPTED
 from onceover.groups.codes import GroupCode
@@ -42,7 +43,16 @@ WATCH_S: Final = 6.0
 _AT_ONCE: Final = 1000
 # What we have aborted is pending for milliseconds.
 _PENDING_S: Final = 5.0
+# A coordinator that moves is there again within seconds.
+_RETRY_S: Final = 5.0
 _NOTHING: Final = GroupOffsets({}, frozenset())
+
+
+class _Unwritten(NamedTuple):
+    """What is to be written of a group, and why it may not have been."""
+
+    steps: GroupSteps
+    error: Retriable
 
 
 @dataclass
@@ -216,25 +226,50 @@ class GroupSync:
     # ---- several groups at once
 
     def _write(self, several: Sequence[GroupSteps], applied: AppliedGroups, journal: Journal) -> None:
-        """Write groups; what becomes of one takes nothing from the others."""
-        wanted = {s.group: [row.facts.receiving for row in s.writes] for s in several if s.writes}
-        failed = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
-        now = self._reader.receiving.each_named(wanted, _PENDING_S)
+        """Write groups; what becomes of one takes nothing from the others.
+
+        One whose coordinator moves, or whose answer is lost, is looked at anew before it is tried again: what
+        stands there may be ours by then, and somebody may have gone on from it.
+        """
+        deadline, backoff = Deadline(_RETRY_S), Backoff()
+        left = self._try(several, applied, journal, again=False)
+        while left and not deadline.passed:
+            backoff.wait(deadline)
+            left = self._try([each.steps for each in left], applied, journal, again=True)
+        for each in left:
+            _failed(each.steps.group, each.error, applied)
+
+    def _try(
+        self, several: Sequence[GroupSteps], applied: AppliedGroups, journal: Journal, *, again: bool
+    ) -> list[_Unwritten]:
+        """Look, and write at once what is as it was; return what may be written all the same, or not yet."""
         given = self._given(several)
-        failed = {**now.failed, **failed}
         # What may not be confirmed there is not taken back; the group's other partitions go on.
         asked = [_forward_only(s) if s.group in given.failed else s for s in several]
-        writes = {
-            s.group: self._unmoved(s, now.found[s.group], given.found.get(s.group, _NOTHING), applied)
+        wanted = {s.group: [row.facts.receiving for row in s.writes] for s in asked if s.writes}
+        unsettled = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
+        # Nothing that may wait comes behind this: whoever commits meanwhile would be moved back.
+        now = self._reader.receiving.each_named(wanted, _PENDING_S)
+        failed = {**now.failed, **unsettled}
+        writes: dict[str, list[Row]] = {}
+        for steps in asked:
+            if steps.writes and steps.group not in failed:
+                there, here = now.found[steps.group], given.found.get(steps.group, _NOTHING)
+                writes[steps.group] = self._unmoved(steps, there, here, applied, again=again)
+        writes = {group: rows for group, rows in writes.items() if rows}
+        unwritten = self._commit(writes, now.found)
+        left = [
+            _Unwritten(replace(s, writes=tuple(writes[s.group])), error)
             for s in asked
-            if s.writes and s.group not in failed
-        }
-        failed.update(self._commit({group: rows for group, rows in writes.items() if rows}))
-        for group, error in {**given.failed, **failed}.items():
+            if isinstance(error := unwritten.get(s.group), Retriable)
+        ]
+        refused = {group: error for group, error in unwritten.items() if not isinstance(error, Retriable)}
+        for group, error in {**given.failed, **failed, **refused}.items():
             _failed(group, error, applied)
-        written = [(s, writes[s.group]) for s in several if writes.get(s.group) and s.group not in failed]
+        written = [(s, writes[s.group]) for s in several if s.group in writes.keys() - unwritten.keys()]
         self._done(written, applied, journal)
         self._look_behind({s.group: rows for s, rows in written}, applied)
+        return left
 
     def _given(self, several: Sequence[GroupSteps]) -> Each[str, GroupOffsets]:
         """Return what groups have committed on the giving side, of partitions where something is taken back.
@@ -250,9 +285,19 @@ class GroupSync:
         return Each(given.found, {**given.failed, **failed})
 
     def _unmoved(
-        self, steps: GroupSteps, now: GroupOffsets, given: GroupOffsets, applied: AppliedGroups
+        self,
+        steps: GroupSteps,
+        now: GroupOffsets,
+        given: GroupOffsets,
+        applied: AppliedGroups,
+        *,
+        again: bool,
     ) -> list[Row]:
-        """Return the writes whose partition still holds what the decision was made for."""
+        """Return the writes whose partition still holds what the decision was made for.
+
+        Args:
+            again: it was tried before, and may be ours by now.
+        """
         kept = []
         for row in steps.writes:
             here = row.facts.giving
@@ -263,7 +308,7 @@ class GroupSync:
             elif row.facts.receiving in now.pending:
                 applied.refused.append(_pending(row, "a transaction commits there"))
                 applied.temporary = True
-            elif _offset(now.committed, row.facts.receiving) == row.facts.current:
+            elif _stands(row, now) or (again and _is_written(row, now)):
                 kept.append(row)
             else:
                 applied.refused.append(_moving(row, now.committed))
@@ -282,10 +327,13 @@ class GroupSync:
                     applied.refused.append(_pending(row, beside))
                     applied.temporary = True
 
-    def _commit(self, writes: Mapping[str, Sequence[Row]]) -> dict[str, OnceoverError]:
-        """Write; return why not, for groups that were not written."""
+    def _commit(
+        self, writes: Mapping[str, Sequence[Row]], now: Mapping[str, GroupOffsets]
+    ) -> dict[str, OnceoverError]:
+        """Write, once, what is not there; return why not, for groups that were not written."""
         commits, deletions = {}, {}
-        for group, rows in writes.items():
+        for group, every in writes.items():
+            rows = [row for row in every if _stands(row, now[group])]
             commits[group] = {
                 # Leader epochs count within one cluster. With one that the receiving side has not reached,
                 # Kafka's consumer waits for it, and says nothing (integration/groups/test_groups_epochs.py).
@@ -297,17 +345,22 @@ class GroupSync:
                 row.facts.receiving for row in rows if row.decision.kind is GroupAction.DELETE
             ]
         receiving = self._reader.receiving
-        failed = receiving.each_commit(
+        failed = receiving.each_commit_once(
             {group: offsets for group, offsets in commits.items() if offsets},
             lambda _: reached(Step.GROUP_COMMIT),
         )
-        deleted = {group: tps for group, tps in deletions.items() if tps and group not in failed}
-        for group, tps in deleted.items():
-            try:
-                receiving.delete_offsets(group, tps)
-            except OnceoverError as error:
-                failed[group] = error
-        forgotten = {group: dict.fromkeys(tps) for group, tps in deleted.items() if group not in failed}
+        for group, tps in deletions.items():
+            if tps and group not in failed:
+                try:
+                    receiving.delete_offsets(group, tps)
+                except OnceoverError as error:
+                    failed[group] = error
+        forgotten = {
+            group: dict.fromkeys(tps)
+            for group, rows in writes.items()
+            if group not in failed
+            and (tps := [r.facts.receiving for r in rows if r.decision.kind is GroupAction.DELETE])
+        }
         if forgotten:
             failed.update(self._reader.memory.write(self._reader.direction, forgotten))
         return failed
@@ -341,6 +394,15 @@ def _failed(group: str, error: OnceoverError, applied: AppliedGroups) -> None:
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
     found = committed.get(tp)
     return None if found is None else found.offset
+
+
+def _stands(row: Row, now: GroupOffsets) -> bool:
+    """Tell whether the partition holds what the decision was made for."""
+    return _offset(now.committed, row.facts.receiving) == row.facts.current
+
+
+def _is_written(row: Row, now: GroupOffsets) -> bool:
+    return _offset(now.committed, row.facts.receiving) == row.decision.to
 
 
 def _forward_only(steps: GroupSteps) -> GroupSteps:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
-from uuid import UUID
 
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, Retriable
@@ -17,7 +16,7 @@ from onceover.groups.plan import GroupView
 from onceover.groups.view import GroupReader
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.ports import Cluster
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.mirrormaker.codes import MirrorCode
 from onceover.mirrormaker.records import (
     HEARTBEATS_TOPIC,
@@ -293,13 +292,19 @@ class HeartbeatRound:
         return self._has_copied(positions)
 
     def _are_those(self, enrolments: Iterable[Enrolment]) -> bool:
-        """Tell whether all topics are those that are enrolled.
+        """Tell whether all topics are those that are enrolled, the source's with no partition more.
 
         An id does not come back: the ends of a source's log that were read before were this one's, too.
         """
-        ids = {e.source: e.source_id for e in enrolments}, {e.target: e.target_id for e in enrolments}
-        clusters = self._view.source, self._view.target
-        return all(_ids(cluster, its) == its for cluster, its in zip(clusters, ids, strict=True))
+        by_source = {e.source: e for e in enrolments}
+        targets = {e.target: e.target_id for e in by_source.values()}
+        sources = {name: e.source_id for name, e in by_source.items()}
+        here, there = _found(self._view.source, sources), _found(self._view.target, targets)
+        return (
+            {name: info.topic_id for name, info in here.items()} == sources
+            and {name: info.topic_id for name, info in there.items()} == targets
+            and all(info.partitions.keys() <= by_source[name].start.keys() for name, info in here.items())
+        )
 
     def _has_copied(self, positions: Mapping[TopicPartition, int | None]) -> bool:
         """Tell whether the source still has everything up to the positions.
@@ -323,10 +328,9 @@ def _position(
     return committed.offset if (meta.source_topic_id, meta.target_topic_id) == enrolment.ids else None
 
 
-def _ids(cluster: Cluster, topics: Collection[str]) -> dict[str, UUID]:
+def _found(cluster: Cluster, topics: Collection[str]) -> Mapping[str, TopicInfo]:
     """Return which topics bear these names now, as far as the cluster says."""
-    found = cluster.retry(lambda: cluster.each_topic(sorted(topics))).found
-    return {name: info.topic_id for name, info in found.items()}
+    return cluster.retry(lambda: cluster.each_topic(sorted(topics))).found
 
 
 def _check_complete(view: GroupView) -> None:

@@ -130,10 +130,16 @@ class HeartbeatUnderWay:
     def keep_to(self, topics: Mapping[str, Enrolment]) -> None:
         """Give it up where somebody has moved a position, or accepted a namesake: it may never get there.
 
+        And where a topic has partitions more: what they held by then was not looked at.
+
         Args:
             topics: what is copied now.
         """
-        if not all(topics.get(target, before).is_still(before) for target, before in self._topics.items()):
+        now = {target: topics.get(target, before) for target, before in self._topics.items()}
+        if not all(
+            now[target].is_still(before) and now[target].start.keys() == before.start.keys()
+            for target, before in self._topics.items()
+        ):
             self._at_ms = None
 
     def reached(self, positions: Mapping[TopicPartition, int | None]) -> bool:

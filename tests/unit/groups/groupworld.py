@@ -169,7 +169,7 @@ class World:
                 each.found[group] = GroupOffsets(known, frozenset())
         return each
 
-    def each_commit(
+    def each_commit_once(
         self,
         offsets: Mapping[str, Mapping[TopicPartition, OffsetToCommit]],
         before: Callable[[str], None],

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
+from onceover.backoff import Backoff
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.exitstatus import INTERRUPTED
 from onceover.groups import apply
@@ -211,7 +213,69 @@ def test_a_write_of_our_own_whose_marker_was_lost_is_ended_by_running_it_again()
     assert world.there == {"a": 4 + SHIFT}
 
 
-def test_a_coordinator_that_goes_away_concerns_its_group_only() -> None:
+def test_who_commits_while_the_giving_side_is_waited_for_is_not_moved_back() -> None:
+    """Asking there takes seconds; an assign() reader of another group commits here within them."""
+    world = World(here={"back": 7, "on": 4})
+    Sync(world).apply()
+    world.here = {"back": 2, "on": 6}
+    world.settled_here = lambda _: world.there.update(on=10 + SHIFT)
+    applied = Sync(world, Allowed(follow_rewinds=True)).apply()
+    assert world.there == {"back": 2 + SHIFT, "on": 10 + SHIFT}
+    assert codes(applied) == {"on": "COMMITS_MOVE"}
+
+
+@pytest.mark.parametrize("moved", [True, False])
+@pytest.mark.parametrize("deleted", [True, False])
+def test_a_write_whose_answer_was_lost_is_not_repeated_before_another_look(
+    monkeypatch: pytest.MonkeyPatch, moved: bool, deleted: bool
+) -> None:
+    """It may have been written, and its reader gone on from there; or nobody has, and then it is done."""
+    monkeypatch.setattr(Backoff, "wait", lambda *_: None)
+    world = World(here={"a": 4})
+    if deleted:
+        Sync(world).apply()
+        del world.here["a"]
+    tries: list[str] = []
+
+    def lose(do: Callable[..., None]) -> Callable[..., None]:
+        def losing(group: str, *rest: Any) -> None:
+            tries.append(group)
+            do(group, *rest)
+            if moved:
+                world.there[group] = 9 + SHIFT
+            raise Retriable("no answer", code="AWAY")
+
+        return losing
+
+    monkeypatch.setattr(world, "_commit", lose(world._commit))
+    monkeypatch.setattr(world, "delete_offsets", lose(world.delete_offsets))
+    applied = Sync(world, Allowed(follow_deletions=True)).apply()
+    assert tries == ["a"]
+    if moved:
+        assert (world.there, codes(applied)) == ({"a": 9 + SHIFT}, {"a": "COMMITS_MOVE"})
+    else:
+        assert (len(applied.done), applied.exit_code) == (1, DONE)
+        assert (world.there, set(world.remembered)) == (({}, set()) if deleted else ({"a": 104}, {"a"}))
+
+
+def test_a_write_that_was_not_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coordinator was moving."""
+    monkeypatch.setattr(Backoff, "wait", lambda *_: None)
+    world = World(here={"a": 4, "b": 7})
+    failing = iter([Retriable("moves"), Retriable("moves")])
+
+    def fail(group: str) -> None:
+        if group == "a" and (error := next(failing, None)):
+            raise error
+
+    world.before_commit = fail
+    applied = Sync(world).apply()
+    assert world.there == {"a": 4 + SHIFT, "b": 7 + SHIFT}
+    assert (len(applied.done), codes(applied), applied.exit_code) == (2, {}, DONE)
+
+
+def test_a_coordinator_that_goes_away_concerns_its_group_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apply, "_RETRY_S", 0.0)
     world = World(here={"a": 4, "b": 7})
 
     def fail(group: str) -> None:

@@ -78,7 +78,7 @@ def test_what_may_not_be_confirmed_on_the_giving_side_holds_up_nothing_else() ->
             at = {tp: CommittedOffset(0, 5, -1, "") for tp in (one, two)}
             return Each({group: GroupOffsets(at, frozenset()) for group in asked}, {})
 
-        def each_commit(self, offsets: Any, _: Any) -> Any:
+        def each_commit_once(self, offsets: Any, _: Any) -> Any:
             written.extend(offsets)
             return {}
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.groups import calls as groupcalls
@@ -155,6 +155,14 @@ def test_groups_behind_a_lost_connection_are_written_again() -> None:
     assert commit(cluster, "a", "b", "c", retry_s=5.0) == {}
     assert committed(cluster) == ["a", "b", "b", "c"]
     assert all(cluster.groups[group].keys() == OFFSETS.keys() for group in "abc")
+
+
+def test_who_looks_before_a_write_is_told_of_a_lost_answer_and_nothing_is_repeated() -> None:
+    cluster = west()
+    cluster.codes["OffsetCommit b"].append(LOST)
+    failed = admin(cluster).each_commit_once(dict.fromkeys("ab", OFFSETS))
+    assert [(group, isinstance(error, Retriable)) for group, error in failed.items()] == [("b", True)]
+    assert committed(cluster) == ["a", "b"]
 
 
 def test_a_group_that_does_not_exist_has_nothing_to_delete() -> None:

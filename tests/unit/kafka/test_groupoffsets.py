@@ -103,6 +103,23 @@ def test_a_group_that_may_not_be_asked_for_is_an_error_of_its_own(brokers: FakeC
     assert isinstance(failed["group-3"], UsageError)
 
 
+def test_who_is_to_be_written_to_is_asked_for_again_behind_those_that_were_waited_for(
+    brokers: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds have passed: what was told at first may be somebody's former position."""
+    brokers.undecided = {"group-4": 3}
+    waits = iter([7])
+
+    def wait(_: float) -> None:
+        for offset in waits:
+            brokers.groups["group-1"][TP] = CommittedOffset(0, offset, -1, "")
+
+    monkeypatch.setattr("onceover.backoff.time.sleep", wait)
+    found = fetch_committed(LiveOverFake(brokers), {f"group-{n}": [TP] for n in (1, 4)}, 0.0, 30.0).whole()
+    at = {group: named.committed[TP].offset for group, named in found.items()}
+    assert at == {"group-1": 7, "group-4": 4}
+
+
 def test_partitions_that_are_named_are_asked_for(brokers: FakeCluster) -> None:
     other = TopicPartition("orders", 7)
     brokers.groups["group-1"][other] = CommittedOffset(0, 1, -1, "")

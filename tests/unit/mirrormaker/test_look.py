@@ -17,7 +17,7 @@ from onceover.groups.decide import Direction, PartitionFacts
 from onceover.groups.plan import GroupFacts, GroupView
 from onceover.kafka.calls import READ_UNCOMMITTED, CommittedOffset
 from onceover.kafka.each import Each
-from onceover.kafka.ports import TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.mirrormaker import look as mirrorrounds
 from onceover.mirrormaker.look import CheckpointRound, HeartbeatRound
 from onceover.mirrormaker.records import MirrorSettings
@@ -78,13 +78,14 @@ class FakeView:
         self.targets = {topic: e.target_id for topic, e in self.known.items()}
         self.high = dict.fromkeys(topics, 12)
         self.stops: set[TopicPartition] = set()
+        self.grown: set[str] = set()
         self.put: dict[TopicPartition, CommittedOffset] = {}
         self.source = self.cluster("east", self.sources)
         self.target = self.cluster("west", self.targets)
 
     def cluster(self, alias: str, ids: Mapping[str, uuid.UUID]) -> SimpleNamespace:
         def each_topic(names: Iterable[str]) -> Each[str, TopicInfo]:
-            return Each({name: TopicInfo(name, ids[name], {}, False) for name in names if name in ids})
+            return Each({name: self.topic(name, ids[name]) for name in names if name in ids})
 
         return SimpleNamespace(
             alias=alias,
@@ -93,6 +94,10 @@ class FakeView:
             each_offset=self.each_offset,
             each_topic=each_topic,
         )
+
+    def topic(self, name: str, topic_id: uuid.UUID) -> TopicInfo:
+        count = 2 if name in self.grown else 1
+        return TopicInfo(name, topic_id, dict.fromkeys(range(count), PartitionInfo(1, 0)), False)
 
     def retry(self, attempt: Callable[[], T]) -> T:
         return attempt()
@@ -203,6 +208,18 @@ def stop(view: FakeView) -> None:
     view.stops.add(TopicPartition("a", 0))
 
 
+def grow(view: FakeView) -> None:
+    """Add partitions, which nobody has enrolled yet, or which is refused."""
+    view.grown.add("a")
+
+
+def grow_and_enrol(view: FakeView) -> None:
+    """Enrol them while the heartbeat is under way: what they held when it was sent off is not copied."""
+    grow(view)
+    view.known["a"] = replace(view.known["a"], start={0: 0, 1: 0})
+    view.put[TopicPartition("a", 1)] = CommittedOffset(0, *first_progress(view.known["a"], 4, 1))
+
+
 def accept_for_others(view: FakeView) -> None:
     """Let the flow copy other topics of these names, but for this partition."""
     former = view.known["a"]
@@ -226,6 +243,8 @@ def move_by_hand(view: FakeView) -> None:
         shorten,
         hide_end,
         stop,
+        grow,
+        grow_and_enrol,
         accept_for_others,
         move_by_hand,
     ],

@@ -148,7 +148,7 @@ def test_a_heartbeat_does_not_wait_for_a_partition_that_has_left_the_flow() -> N
 @pytest.mark.parametrize(
     ("now", "kept"),
     [
-        (replace(ENROLMENT, start={0: 0, 1: 0}), True),
+        (replace(ENROLMENT, start={0: 0, 1: 0}), False),
         (replace(ENROLMENT, source_id=uuid.uuid4()), False),
         (replace(ENROLMENT, changed={0: "skipped"}, placed={0: PlacedProgress(7, 3, 0)}), False),
     ],

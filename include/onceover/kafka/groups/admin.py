@@ -66,7 +66,7 @@ class GroupListing:
 class GroupAdmin:
     """Groups of one cluster. Not thread-safe; the cluster belongs to the caller.
 
-    Every call tries again for some seconds while the coordinator moves.
+    Every call tries again for some seconds while the coordinator moves, but for those that say so.
 
     Args:
         cluster: where the groups are.
@@ -160,16 +160,15 @@ class GroupAdmin:
     ) -> dict[str, OnceoverError]:
         """Commit offsets for groups without members, which are created where they are missing.
 
-        Trying again after a lost answer writes the same once more.
+        Trying again after a lost answer writes the same once more, for seconds: only for groups in which
+        nobody else commits.
 
         Args:
             offsets: by group.
             before: told each group right before its request leaves.
 
         Returns:
-            Why not, for groups that were not written: ``HasMembers``, somebody consumes; ``Retriable``, the
-            coordinator is away, it may have been written; ``UsageError``, not authorized; ``NeedsOperator``,
-            the broker refuses a partition, which may not exist any more.
+            As ``each_commit_once``.
         """
         waiting, failed = dict(offsets), dict[str, OnceoverError]()
 
@@ -187,14 +186,30 @@ class GroupAdmin:
             self._retry(attempt)
         return failed
 
+    def each_commit_once(
+        self,
+        offsets: Mapping[str, Mapping[TopicPartition, calls.OffsetToCommit]],
+        before: Callable[[str], None] = lambda _: None,
+    ) -> dict[str, OnceoverError]:
+        """Do the same without trying again: who has looked at what stands there looks at it again before.
+
+        Returns:
+            Why not, for groups that were not written: ``HasMembers``, somebody consumes; ``Retriable``, the
+            coordinator is away, it may have been written; ``UsageError``, not authorized; ``NeedsOperator``,
+            the broker refuses a partition, which may not exist any more.
+        """
+        became = self._commit(offsets, before)
+        return {group: error for group, error in became.items() if error is not None}
+
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group without members has committed for partitions.
+        """Forget what a group without members has committed for partitions; tried once, as a commit is.
 
         Raises:
-            As ``commit``.
+            HasMembers: somebody consumes.
+            Retriable: the coordinator is away, they may be forgotten.
+            UsageError: not authorized.
         """
-        wanted = list(partitions)
-        self._retry(lambda: self._delete(group, wanted))
+        self._delete(group, list(partitions))
 
     def delete(self, group: str) -> None:
         """Delete a group without members, and all that it has committed; one that is not there is gone.

@@ -49,7 +49,7 @@ def fetch_committed(
     Args:
         cluster: where the groups are.
         asked: by group. Of all partitions, each is told as it was at one of the tries; who names them is to
-            write there, and is told what is pending at the last one.
+            write there, and is told what is committed and what is pending behind the last one.
         retry_s: how long those are asked again that could not be answered, from when all have been asked;
             ``pending_s`` likewise, those with a transaction that is not decided.
 
@@ -77,7 +77,18 @@ def fetch_committed(
         # Those that wait to the end say so by themselves.
         with suppress(Retriable):
             cluster.retry(ask_again, Deadline(max(retry_s, pending_s)))
+        _renew(cluster, each, asked)
     return each
+
+
+def _renew(cluster: Brokers, each: Each[str, GroupOffsets], asked: Asked) -> None:
+    """Ask once more for those who are to be written to: while others were waited for they may have moved."""
+    named = {group: asked[group] for group in each.found if asked[group] is not None}
+    again = _ask(cluster, named)
+    for group in again.failed:
+        del each.found[group]
+    each.found.update(again.found)
+    each.failed.update(again.failed)
 
 
 def _joined(before: GroupOffsets | None, now: GroupOffsets) -> GroupOffsets:
