@@ -53,6 +53,10 @@ class OnceoverError(Exception):
         self.partitions = partitions
         return self
 
+    def but(self, message: str) -> Self:
+        """Return the same error in other words."""
+        return type(self)(message, **self._fields())
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self._fields()))
 

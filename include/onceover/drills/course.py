@@ -219,15 +219,22 @@ def _act(
         problem = _problem(watch, results, result)
         if problem is None or (untold and not is_taken_over(problem)):
             _do(step, result)
+            problem = None if problem is None else done_but_untold(problem)
         result.error = result.error or problem
     finally:
         result.seconds = time.monotonic() - began_s + step.spent_s
     result.state = StepState.DONE if result.error is None else StepState.FAILED
     if is_taken_over(result.error):
         return False
-    result.error = result.error or _problem(watch, results, result)
+    if result.error is None and (problem := _problem(watch, results, result)) is not None:
+        result.error = problem if is_taken_over(problem) else done_but_untold(problem)
     result.state = StepState.DONE if result.error is None else StepState.FAILED
     return result.state is StepState.DONE
+
+
+def done_but_untold(problem: OnceoverError) -> OnceoverError:
+    """Return why a step has failed that was done: people must not take a fence for standing that is gone."""
+    return problem.but(f"this was done, and only its report is missing: {problem.message}")
 
 
 def _do(step: DrillStep, result: StepResult) -> None:

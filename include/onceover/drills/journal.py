@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,8 @@ _SURE_S: Final = SILENT_S - _BEAT_S
 _SLOW_S: Final = 60.0
 # A reply that was lost, or somebody else who writes, is over by then.
 _WRITE_S: Final = 30.0
+# More than the report of a drill with some topics.
+_ROOM_BYTES: Final = 64 << 10
 
 
 class DrillJournal:
@@ -87,6 +90,20 @@ class DrillJournal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._log.close()
+
+    def check_folder(self) -> None:
+        """Return where the files of a drill can be written: asked before anything is on the target.
+
+        Raises:
+            OSError: they cannot; the error names the folder.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder) as room:
+                room.write(bytes(_ROOM_BYTES))
+        except OSError as error:
+            # That of a full disk names nothing.
+            raise OSError(error.errno, error.strerror, str(self._folder)) from error
 
     def prepare(self) -> None:
         """Make the topic where it is missing."""

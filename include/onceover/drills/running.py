@@ -12,7 +12,14 @@ from onceover.clock import now_ms, stamp
 from onceover.drills import chain as chains
 from onceover.drills.about import EARLIER, DrillAbout
 from onceover.drills.codes import DrillCode
-from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
+from onceover.drills.course import (
+    CourseWatch,
+    DrillStep,
+    StepResult,
+    StepState,
+    done_but_untold,
+    run_course,
+)
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import DrillOutcome
@@ -62,9 +69,12 @@ class DrillRunner:
             NeedsOperator: DRILL_RUNS, another drill of the flow is running; nothing was done. What ``again``
                 raises: likewise.
             Fenced: DRILL_TAKEN_OVER.
+            OSError: its report cannot be written; nothing was done.
             What a step meets is told in the outcome.
         """
         drill = outcome.drill
+        # Who would have no report when it is over does not begin.
+        self.journal.check_folder()
         with ExitStack() as opened:
             self.journal.begin(drill, outcome.begun())
             opened.enter_context(self.journal.heartbeat(drill))
@@ -104,7 +114,6 @@ class DrillRunner:
                 self.journal.append(drill, chains.STEP, said(result))
 
         watch = CourseWatch(changed, lambda: chains.is_asked_to_end(self.journal.read(), drill))
-        # Who would have no report when it is over does not begin.
         self.report(outcome)
         return run_course(course[:-1], course[-1], watch)
 
@@ -191,4 +200,5 @@ def _findings(told: Sequence[Finding], outcome: DrillOutcome) -> tuple[Finding, 
 
 def _fail_last(outcome: DrillOutcome, error: OnceoverError) -> None:
     last = outcome.results[-1]
-    last.state, last.error = StepState.FAILED, last.error or error
+    problem = done_but_untold(error) if last.state is StepState.DONE else error
+    last.state, last.error = StepState.FAILED, last.error or problem

@@ -200,8 +200,8 @@ class FlowOrigin(Passive):
         """Name the other flow's next source offsets.
 
         Raises:
-            NeedsOperator: it was never started, or copies from another cluster.
-            UsageError: its progress, or a topic of it, may not be described.
+            NeedsOperator: it copies from another cluster.
+            UsageError: it was never started; or its progress, or a topic of it, may not be described.
         """
         state = read_flow_state(self.target, self.name)
         self._check(state, place)
@@ -235,8 +235,10 @@ class FlowOrigin(Passive):
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:
-            raise NeedsOperator(
-                f"flow {self.name} has never been started on {self.target.alias}", code=StateCode.NOT_STARTED
+            raise UsageError(
+                f"flow {self.name} has never been started on {self.target.alias}",
+                code=StateCode.NOT_STARTED,
+                resolve=f"name a flow that has copied these topics; {commands.command('status')} shows all",
             )
         seen = place.source.cluster_id()
         if state.layout.source_cluster_id != seen:

@@ -115,7 +115,8 @@ class PromotedOrigin:
         """Name where each promoted copy ended.
 
         Raises:
-            NeedsOperator: that flow was never started, or is between other clusters.
+            UsageError: that flow was never started.
+            NeedsOperator: it is between other clusters.
         """
         state = read_flow_state(place.source, self.name)
         self._check(state, place)
@@ -335,8 +336,10 @@ class PromotedOrigin:
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:
-            raise NeedsOperator(
-                f"flow {self.name} has never been started on {place.source.alias}", code=StateCode.NOT_STARTED
+            raise UsageError(
+                f"flow {self.name} has never been started on {place.source.alias}",
+                code=StateCode.NOT_STARTED,
+                resolve=f"name a flow that has copied these topics; {commands.command('status')} shows all",
             )
         seen = place.target.cluster_id()
         if state.layout.source_cluster_id != seen:

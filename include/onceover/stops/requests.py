@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from onceover.clock import now_ms
-from onceover.errors import Fenced, NeedsOperator, Retriable
+from onceover.errors import Fenced, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
@@ -82,13 +82,13 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
         generation, and whether it has ended within ``wait_s``.
 
     Raises:
-        NeedsOperator: the flow was never started.
+        UsageError: the flow was never started.
         Fenced: that run is over, but a newer one has taken over from it and goes on.
         Retriable: it does not end in time.
     """
     layout = read_layout(target, flow)
     if layout is None:
-        raise NeedsOperator(
+        raise UsageError(
             f"flow {flow} has never been started on {target.alias}",
             code=StateCode.NOT_STARTED,
             resolve=f"`onceover replicate {flow}` starts it",

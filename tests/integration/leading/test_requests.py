@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from onceover.errors import Fenced, NeedsOperator, Retriable
+from onceover.errors import Fenced, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead import supervisor
@@ -113,7 +113,7 @@ def test_stop_of_a_flow_that_was_never_started_says_so(case: FlowCase) -> None:
     """Nothing is created by asking."""
     _, target = open_clusters(case.flow().watch.flow)
     with target:
-        with pytest.raises(NeedsOperator, match="never been started"):
+        with pytest.raises(UsageError, match="never been started"):
             request_stop(target, case.name, wait_s=1.0)
         assert names.state_topic(case.name) not in target.topics()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -14,6 +15,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.abort import LeftFence, abort
 from onceover.drills.history import DrillHistory
+from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans import export
 from onceover.drills.orphans.export import OrphanExport
 from onceover.drills.orphans.looks import TopicShape
@@ -43,6 +45,7 @@ def test_one_that_is_planned_for_something_else_does_nothing() -> None:
         chain.append(chains.next_entry(chain, drill, what, 0, said))
 
     journal = SimpleNamespace(
+        check_folder=lambda: None,
         begin=lambda drill, said: append(drill, chains.BEGUN, said),
         heartbeat=lambda _: Opened(told),
         append=append,
@@ -59,6 +62,15 @@ def test_one_that_is_planned_for_something_else_does_nothing() -> None:
     assert told == ["alive", "closed", "dead"]
     assert [(e.what, e.said.get("result")) for e in chain[2:]] == [(chains.ENDED, "refused")]
     assert [each["drill"] for each in DrillHistory("orders-dr", chain, 0).drills] == ["d1"]
+
+
+def test_one_whose_report_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
+    """2 says that nothing was done: a journal that has begun tells of a drill, and makes a topic for it."""
+    (tmp_path / "file").touch()
+    journal = DrillJournal(cast(Any, None), "orders-dr", 1, tmp_path / "file" / "drills", lambda _: False)
+    runner = DrillRunner(journal, lambda _: None)
+    with pytest.raises(NotADirectoryError, match="file/drills"):
+        runner.run(outcome(), (), list, lambda: None, Caller(lambda _: None), lambda: None)
 
 
 class Opened:

@@ -153,6 +153,22 @@ def test_what_cannot_be_told_is_taken_away_all_the_same(problem: Exception, code
     assert [result.error.code for result in results if result.error] == [code, code]
 
 
+@pytest.mark.parametrize("is_told_of_its_begin", [True, False])
+def test_what_was_done_and_cannot_be_told_is_said_to_be_done(*, is_told_of_its_begin: bool) -> None:
+    """Writers that were let in are not kept off: whoever reads that it failed would let them in by hand."""
+
+    def fill() -> Mapping[str, Any]:
+        course.problem = OSError(28, "No space left on device", "report.html")
+        return {"acls": 1}
+
+    course = Course(last=fill) if is_told_of_its_begin else Course(c=fill)
+    last = course.run()[-1]
+    assert (str(last.state), course.done) == ("failed", ["a", "b", "c", "last"])
+    assert last.error is not None
+    assert last.error.code == "PATH_UNUSABLE"
+    assert last.error.message.startswith("this was done, and only its report is missing: report.html")
+
+
 def test_a_copy_that_somebody_fenced_is_taken_away() -> None:
     """Only the journal tells whose drill it is."""
     course = Course(b=failing(Fenced("a newer generation runs")))

@@ -234,9 +234,23 @@ def test_only_a_living_drill_of_a_flow_that_keeps_somebody_off_these_topics_is_i
     chain.add("d0", chains.BEGUN)
     chain.add("d0", chains.FENCED, {"kind": "acls", "marks": [[fenced, "User:*"]]})
     chain.add("d0", chains.ENDED)
-    assert in_the_way(chain.journal(is_alive), ["a", "b"]) is None
+    assert in_the_way(chain.journal(is_alive), ["a", "b"], ["acls"]) is None
     chain.add("r1", chains.BEGUN)
-    assert in_the_way(chain.journal(is_alive), ["a", "b"]) == found
+    assert in_the_way(chain.journal(is_alive), ["a", "b"], ["acls"]) == found
+
+
+def test_a_fence_that_nobody_can_lift_any_more_is_named_before_anybody_is_kept_off() -> None:
+    """The other flow's file has lost its command: behind the promotion no run would get past it."""
+    chain = Chain()
+    chain.add("d0", chains.BEGUN)
+    chain.add("d0", chains.FENCED, {"kind": "command", "marks": [["a", "-"]]})
+    chain.add("d0", chains.ENDED)
+    journal = chain.journal(is_alive=False)
+    with pytest.raises(NeedsOperator, match="1 topics are fenced by command") as caught:
+        in_the_way(journal, ["a", "b"], ["acls", "person"])
+    assert "`switchover.command`" in str(caught.value.resolve)
+    assert in_the_way(journal, ["b"], ["acls", "person"]) is None
+    assert in_the_way(journal, ["a", "b"], ["acls", "command"]) is None
 
 
 def test_who_cannot_let_writers_in_is_told_how_to_go_on_without_the_source() -> None:

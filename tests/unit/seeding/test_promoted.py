@@ -256,3 +256,19 @@ def test_what_was_aborted_counts_no_more_and_what_is_open_may_count(start: int, 
     log.decide(7, commit=True)
     log.append([content] * 2, 8)
     assert records_that_may_count(cluster, TopicPartition("t", 0), start, end) == count
+
+
+@pytest.mark.parametrize(
+    "origin", [PromotedOrigin("back", lambda *_: 0, Fences()), FlowOrigin("back", FakeCluster("west"))]
+)
+def test_a_flow_that_was_never_started_is_a_slip_of_whoever_names_it(
+    monkeypatch: pytest.MonkeyPatch, origin: PromotedOrigin | FlowOrigin
+) -> None:
+    """And the message names where the right one is found."""
+    never = SimpleNamespace(layout=None, enrolled={}, others={})
+    for module in ("promoted", "origins"):
+        monkeypatch.setattr(f"onceover.seeding.{module}.read_flow_state", lambda *_: never)
+    place = FlowClusters("there", cluster("west", WEST, END), cluster("east", EAST, CUT))
+    with pytest.raises(UsageError, match="flow back has never been started on west") as refused:
+        origin.read(place, [])
+    assert "`onceover status`" in str(refused.value.resolve)

@@ -53,7 +53,8 @@ def chosen_topics(request: RehearsalRequest, enrolled: Collection[Enrolment]) ->
         raise UsageError(
             "none of the flow's topics matches --topics",
             code=DrillCode.NOTHING_CHOSEN,
-            expected=f"an expression that matches one of {', '.join(active[:5]) or 'no topics at all'}",
+            expected=f"an expression that matches one of {', '.join(active[:5])}" if active else None,
+            seen=None if active else "a flow that copies nothing",
             resolve="correct --topics, or leave it out",
         )
     return found

@@ -339,6 +339,17 @@ class PersonFence:
         return "whoever has stopped the producers may start them again"
 
 
+def unknown_fence(kind: str, topics: Sequence[str]) -> NeedsOperator:
+    """Return why writers of these topics cannot be let in: their flow's file says no more how. Pure."""
+    return NeedsOperator(
+        f"{len(topics)} topics are fenced by {kind}, which the file of their flow does not know any more",
+        code=DrillCode.SWITCHOVER_UNSET,
+        where=", ".join(topics[:3]),
+        resolve=f"name `switchover.{kind}` there again, which lets their writers in, then run this again; "
+        "where they write already, one that does nothing, `[/bin/true]`, has it written down",
+    )
+
+
 @dataclass(frozen=True)
 class LiftedFences:
     """Lifts what the journal says is fenced, as it was made, whatever the flow file says now.
@@ -361,12 +372,7 @@ class LiftedFences:
             if not named:
                 continue
             if kind not in self.makers:
-                raise NeedsOperator(
-                    f"{len(named)} topics are fenced by {kind}, which this flow file does not know",
-                    code=DrillCode.SWITCHOVER_UNSET,
-                    where=", ".join(named[:3]),
-                    resolve="let their writers in again by hand",
-                )
+                raise unknown_fence(kind, named)
             evidence |= self.makers[kind]().lift(notes, named, deadline)
         return evidence
 

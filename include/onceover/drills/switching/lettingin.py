@@ -12,7 +12,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.journal import DrillJournal
-from onceover.drills.switching.fences import Fence, LiftedFences, Mark, denials
+from onceover.drills.switching.fences import Fence, LiftedFences, Mark, denials, unknown_fence
 from onceover.drills.switching.switchover import BoundNotes
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin.acls import DENY, AclAdmin
@@ -49,14 +49,22 @@ def denied(target: Cluster, copies: Sequence[str], ours: Callable[[], Collection
     ]
 
 
-def in_the_way(journal: DrillJournal, topics: Collection[str]) -> str | None:
+def in_the_way(journal: DrillJournal, topics: Collection[str], known: Collection[str]) -> str | None:
     """Return the drill of a flow that ``let_in`` would have to wait for; None without one, or where nobody is
     kept off these topics.
 
+    Args:
+        known: the kinds of fences that can be lifted.
+
     Raises:
+        NeedsOperator: SWITCHOVER_UNSET, ``let_in`` could not lift one of them.
         Retriable: a cluster is away.
     """
     chain = journal.read()
+    for kind, marks in sorted(chains.fenced(chain).items()):
+        named = sorted({topic for topic, _ in marks} & set(topics))
+        if named and kind not in known:
+            raise unknown_fence(kind, named)
     running = chains.running(chain)
     if running is None or not chains.fenced_topics(chain) & set(topics):
         return None

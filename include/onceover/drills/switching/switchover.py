@@ -392,7 +392,7 @@ class Switchover:
             raise UsageError(
                 "the flow copies none of the topics that are asked for",
                 code=DrillCode.NOTHING_CHOSEN,
-                expected=f"one of {', '.join(e.source for e in active[:5]) or 'no topics at all'}",
+                expected=f"one of {', '.join(e.source for e in active[:5])}" if active else None,
                 seen=f"{promoted} topics are promoted already" if promoted else None,
                 resolve="correct --topics, or leave it out"
                 if wanted is not None

@@ -57,9 +57,14 @@ def kept_off(reverse: Flow) -> set[tuple[str, str]]:
 
 
 def in_the_way(reverse: Flow, topics: Collection[str]) -> str | None:
-    """Return the drill of a flow that has to be over before its fences of these topics can be lifted."""
-    with opened(reverse, both) as (_, target), drill_journal(reverse, target, wait) as journal:
-        return lettingin.in_the_way(journal, topics)
+    """Return the drill of a flow that has to be over before its fences of these topics can be lifted.
+
+    Raises:
+        As ``lettingin.in_the_way``.
+    """
+    with opened(reverse, both) as (source, target), drill_journal(reverse, target, wait) as journal:
+        known = fence_makers(reverse, source, journal, "look", wait)
+        return lettingin.in_the_way(journal, topics, known)
 
 
 def let_in(

@@ -158,7 +158,7 @@ def _origin(
         case seedspec.FLOW:
             return _other_flow(flow, spec.value, stack)
         case seedspec.PROMOTED:
-            promoted = load_flow(spec.value)
+            promoted = _another(flow, spec.value, "`--from promoted:` takes the flow the other way")
             written = partial(records_that_may_count, target)
             return PromotedOrigin(promoted.flow, written, _PromotedFences(promoted, source))
         case start:
@@ -182,10 +182,15 @@ class _PromotedFences:
         let_in(self.flow, topics, wait, which=shut)
 
 
-def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
+def _another(flow: Flow, ref: str, meant: str) -> Flow:
     other = load_flow(ref)
     if other.flow == flow.flow:
-        raise UsageError(f"flow {flow.flow} cannot be seeded from itself", resolve="see `--from map`")
+        raise UsageError(f"flow {flow.flow} cannot be seeded from itself", resolve=meant)
+    return other
+
+
+def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
+    other = _another(flow, ref, "see `--from map`")
     source, target = open_clusters(other)
     stack.enter_context(source)
     return FlowOrigin(other.flow, stack.enter_context(target))
