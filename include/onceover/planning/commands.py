@@ -85,5 +85,13 @@ def seed_apply(flow: str, origin: str, *options: str) -> str:
     return command("seed", "apply", flow, "--from", origin, *options)
 
 
+def lead_back(back: str, flow: str) -> str:
+    """Return how ``back`` begins behind what ``flow`` had copied when it was promoted, as *reverse* does.
+
+    From the second journey on it has progress there, of the one before.
+    """
+    return seed_apply(back, f"promoted:{flow}", "--replace")
+
+
 def _partition(action: str, flow: str, source: TopicPartition, *more: str) -> str:
     return command("partition", action, flow, str(source), *more)

@@ -240,7 +240,7 @@ class PromotedOrigin:
         if not own.is_promoted_since(record):
             return None
         go_on = commands.command("drill", "run", place.flow, "--mode", "planned")
-        lead = commands.seed_apply(self.name, f"promoted:{place.flow}", "--replace")
+        lead = commands.lead_back(self.name, place.flow)
         return Refusal(
             str(seat.source),
             TopicCode.PROMOTED,

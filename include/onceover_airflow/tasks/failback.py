@@ -210,7 +210,7 @@ class BackTasks(SwitchTasks):
             raise AirflowSkipException("only a plan was asked for, and nothing was led back")
         with way_back_at_hand(name) as (flow, back):
             if went_back(flow, back, _copies(flow, context)):
-                lead = commands.seed_apply(flow.flow, f"promoted:{back.flow}", "--replace")
+                lead = commands.lead_back(flow.flow, back.flow)
                 raise AirflowSkipException(f"clients have gone back; {lead} has flow {flow.flow} copy again")
         return super().plan(name)
 

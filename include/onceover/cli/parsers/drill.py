@@ -95,7 +95,7 @@ _ORPHANS_APPLY: Final = """examples:
 
 --rebuild deletes a topic of the old source only behind a whole export that was read back, while nobody writes
 to it, and where everything else in it is known to be on the target; then it makes it again, as it was, empty.
-The flow the other way, switchover.reverse, has it anew: onceover seed apply BACK --from promoted:flights-dr
+The flow the other way has it anew: onceover seed apply BACK --from promoted:flights-dr --replace
 A topic stays where a group has a position in it, and none in the copy: put it in place there (onceover groups
 apply flights-dr), or give it up by the group's name with --forget-group.
 """

@@ -135,7 +135,7 @@ class OrphansExported:
             ]
         lines += [f"deleted, and made again empty: {topic} on {place.source}" for topic in self.rebuilt]
         if self.rebuilt and place.back:
-            lines.append(f"{commands.seed_apply(place.back, f'promoted:{place.flow}')} has it copied anew")
+            lines.append(f"{commands.lead_back(place.back, place.flow)} has it copied anew")
         lines += [f"  left: {r.object}: {r.message}; {r.resolve}" for r in self.waiting]
         return lined(lines)
 

@@ -94,7 +94,7 @@ def _left(
     steps = {e.said.get("step"): e.said for e in chains.of_drill(chain, begun.drill) if e.what == chains.STEP}
     back, switchover = begun.said.get("reverse"), f"switchover {begun.drill}"
     look = f"{commands.command('drill', 'status', flow)} and its report say more"
-    lead = f"{commands.seed_apply(str(back), f'promoted:{flow}')} has flow {back} go on behind the promotion"
+    lead = f"{commands.lead_back(str(back), flow)} has flow {back} go on behind the promotion"
     failed = [
         Refusal(
             f"{switchover}, step {step}",

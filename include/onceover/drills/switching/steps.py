@@ -335,7 +335,7 @@ class PlannedSteps(SwitchSteps):
         try:
             return self._lead_back(deadline)
         except Retriable as error:
-            lead = commands.seed_apply(str(self.parts.back), f"promoted:{self.parts.flow}")
+            lead = commands.lead_back(str(self.parts.back), self.parts.flow)
             raise NeedsOperator(
                 error.message,
                 code=error.code,

@@ -45,7 +45,7 @@ class WayBack:
             NeedsOperator: some of it is refused, or it does not take all of them in.
         """
         start_it = commands.replicate(self.back)
-        then = commands.seed_apply(self.back, f"promoted:{self.flow}")
+        then = commands.lead_back(self.back, self.flow)
         promoted = {self.copy_of(topic) for topic in topics}
         led = self.led_back()
         copies = led.missing(promoted)
