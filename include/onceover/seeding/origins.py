@@ -39,6 +39,15 @@ class FlowClusters:
     left_out: Collection[str] = ()
 
 
+def never_started(flow: str, target: Cluster) -> UsageError:
+    """Return what is wrong with the flow that somebody has named: it has copied nothing. Pure."""
+    return UsageError(
+        f"flow {flow} has never been started on {target.alias}",
+        code=StateCode.NOT_STARTED,
+        resolve=f"name a flow that has copied these topics; {commands.command('status')} shows all",
+    )
+
+
 class Origin(Protocol):
     """Names offsets. ``prepare`` is called once everything of the flow is fenced, before the last look."""
 
@@ -235,11 +244,7 @@ class FlowOrigin(Passive):
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:
-            raise UsageError(
-                f"flow {self.name} has never been started on {self.target.alias}",
-                code=StateCode.NOT_STARTED,
-                resolve=f"name a flow that has copied these topics; {commands.command('status')} shows all",
-            )
+            raise never_started(self.name, self.target)
         seen = place.source.cluster_id()
         if state.layout.source_cluster_id != seen:
             raise NeedsOperator(

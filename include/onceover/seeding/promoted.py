@@ -26,10 +26,9 @@ from onceover.planning.plan import Change, Refusal
 from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters
+from onceover.seeding.origins import FlowClusters, never_started
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
-from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
@@ -336,11 +335,7 @@ class PromotedOrigin:
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:
-            raise UsageError(
-                f"flow {self.name} has never been started on {place.source.alias}",
-                code=StateCode.NOT_STARTED,
-                resolve=f"name a flow that has copied these topics; {commands.command('status')} shows all",
-            )
+            raise never_started(self.name, place.source)
         seen = place.target.cluster_id()
         if state.layout.source_cluster_id != seen:
             raise NeedsOperator(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -31,12 +30,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def asked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once somebody wants the command to end."""
     event = threading.Event()
-
-    @contextmanager
-    def signals() -> Iterator[threading.Event]:
-        yield event
-
-    monkeypatch.setattr(groups, "ending_signals", signals)
+    monkeypatch.setattr(groups, "ending_signals", lambda: nullcontext(event))
     return event
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
@@ -21,12 +20,7 @@ from onceover.spark.launch.again import Restarts
 def stopping(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once somebody wants the command to end."""
     event = threading.Event()
-
-    @contextmanager
-    def asked() -> Iterator[threading.Event]:
-        yield event
-
-    monkeypatch.setattr(replicate, "ending_signals", asked)
+    monkeypatch.setattr(replicate, "ending_signals", lambda: nullcontext(event))
     return event
 
 

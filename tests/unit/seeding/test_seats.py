@@ -17,26 +17,15 @@ from onceover.seeding.plan import LATEST, Choice
 from onceover.state import names
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment, LeftAt
-from onceover.state.records.layout import Layout
 from onceover.topics.own import StateSettings
 from tests.support.fakes.fakecluster import FakeCluster
+from tests.unit.state.records.test_layout import LAYOUT
 from tests.unit.topics.topicworld import FLOW, World, source_id, target_id
 
 COPIED = Enrolment("t", "t", source_id("t"), target_id("t"), {0: 0}, 1)
 GIVEN_AWAY = COPIED.as_promoted("d1", LeftAt(7, 70), {0: 5}, {0: 3})
 LEFT = COPIED.left_to("back", LeftAt(7, 70))
-AGAIN = Layout(
-    generation=8,
-    run="run",
-    lanes=1,
-    fence_up_to=0,
-    ready=False,
-    source_cluster_id="east",
-    target_cluster_id="west",
-    flow_sha256="",
-    started_at_ms=0,
-    host="host",
-)
+AGAIN = replace(LAYOUT, generation=8)
 
 
 def cluster(alias: str, topic_id: UUID, *ends: int) -> FakeCluster:
