@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import takewhile
@@ -226,6 +226,14 @@ def fenced(chain: Iterable[JournalEntry]) -> dict[str, set[tuple[str, str]]]:
         before = found.get(kind, set())
         found[kind] = before | named if entry.what == FENCED else before - named
     return {kind: marks for kind, marks in found.items() if marks}
+
+
+def fenced_kinds(chain: Iterable[JournalEntry], topics: Collection[str]) -> dict[str, list[str]]:
+    """Return which of these topics are fenced, by the kind of fence, in the order of both. Pure."""
+    found = {
+        kind: sorted({topic for topic, _ in marks} & set(topics)) for kind, marks in fenced(chain).items()
+    }
+    return {kind: found[kind] for kind in sorted(found) if found[kind]}
 
 
 def fenced_topics(chain: Iterable[JournalEntry]) -> set[str]:

@@ -367,10 +367,7 @@ class LiftedFences:
             NeedsOperator: one was made in a way that is not known here any more.
         """
         evidence: dict[str, Any] = {}
-        for kind, marks in sorted(chains.fenced(notes.read()).items()):
-            named = sorted({topic for topic, _ in marks} & set(topics))
-            if not named:
-                continue
+        for kind, named in chains.fenced_kinds(notes.read(), topics).items():
             if kind not in self.makers:
                 raise unknown_fence(kind, named)
             evidence |= self.makers[kind]().lift(notes, named, deadline)

@@ -61,12 +61,12 @@ def in_the_way(journal: DrillJournal, topics: Collection[str], known: Collection
         Retriable: a cluster is away.
     """
     chain = journal.read()
-    for kind, marks in sorted(chains.fenced(chain).items()):
-        named = sorted({topic for topic, _ in marks} & set(topics))
-        if named and kind not in known:
+    kinds = chains.fenced_kinds(chain, topics)
+    for kind, named in kinds.items():
+        if kind not in known:
             raise unknown_fence(kind, named)
     running = chains.running(chain)
-    if running is None or not chains.fenced_topics(chain) & set(topics):
+    if running is None or not kinds:
         return None
     return running.drill if journal.is_alive(running.drill) else None
 
