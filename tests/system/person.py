@@ -6,8 +6,10 @@ does not know.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -20,9 +22,11 @@ from playwright.sync_api import (
     ConsoleMessage,
     Locator,
     Page,
+    Request,
     Response,
     sync_playwright,
 )
+from playwright.sync_api import TimeoutError as TookTooLong
 
 from onceover_lab.embed.airflow import AirflowStandalone
 
@@ -38,12 +42,20 @@ _FLAGS: Final = (
     "--disable-extensions",
     "--js-flags=--no-turbofan --no-maglev",
 )
+# Of a page, for an error.
+_SHOWN_CHARACTERS: Final = 2000
 _HARMLESS: Final = ("verbose", "debug", "info", "log")
 # The way to another page that the links of Airflow's pages take.
 _FOLLOW: Final = """path => {
   history.pushState({}, "", path);
   window.dispatchEvent(new PopStateEvent("popstate", {state: {}}));
 }"""
+# Pages come from this machine. One that is told that the machine has lost its network asks for nothing more,
+# and says nothing of it: Airflow's are, and one run failed on it.
+_NETWORK_OR_NOT: Final = """
+addEventListener("offline", event => event.stopImmediatePropagation(), true);
+Object.defineProperty(navigator, "onLine", {get: () => true});
+"""
 # A page of Airflow's that asks for nothing again, and on which nothing moves.
 _CALM: Final = "/variables"
 
@@ -56,14 +68,17 @@ class Person:
     Attributes:
         complaints: what the browser's console said, what the server refused, and every request to another
             host, since the login.
+        unanswered: what the pages have asked the server for and wait for, with the moment that they asked.
     """
 
     def __init__(self, browser: BrowserContext, url: str) -> None:
         browser.set_default_timeout(_PATIENCE_MS)
+        browser.add_init_script(_NETWORK_OR_NOT)
         self._browser = browser
         self._page = browser.new_page()
         self._url = url
         self.complaints: list[str] = []
+        self.unanswered: dict[Request, float] = {}
 
     def log_in(self, username: str, password: str, path: str, shown: str) -> Page:
         """Ask for a page as a stranger, log in on the one that Airflow shows instead, and see the first."""
@@ -89,7 +104,9 @@ class Person:
         listen("console", self._console)
         listen("weberror", lambda error: self.complaints.append(f"script: {error.error}"))
         listen("response", self._response)
-        listen("request", lambda request: self._foreign(request.url))
+        listen("request", self._request)
+        for end in ("requestfinished", "requestfailed"):
+            listen(end, lambda request: self.unanswered.pop(request, None))
 
     @contextmanager
     def stranger(self) -> Iterator[Person]:
@@ -111,7 +128,9 @@ class Person:
         if response.status >= 400:
             self.complaints.append(f"{response.status} for {response.request.method} {response.url}")
 
-    def _foreign(self, url: str) -> None:
+    def _request(self, request: Request) -> None:
+        self.unanswered[request] = time.monotonic()
+        url = request.url
         address = urlsplit(url)
         if address.scheme in ("http", "https") and not url.startswith(self._url):
             self.complaints.append(f"request to another host: {url}")
@@ -149,10 +168,23 @@ class Person:
         if dag_id is not None:
             self._go(f"/dags/{dag_id}")
             page.get_by_role("heading", name=dag_id, exact=True).first.wait_for()
-        page.get_by_role("button", name="Trigger").first.click()
-        dialog = page.get_by_role("dialog")
-        dialog.get_by_text("Run Parameters").wait_for()
+        with self._told_what_it_waits_for():
+            page.get_by_role("button", name="Trigger").first.click()
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_text("Run Parameters").wait_for()
         return dialog
+
+    @contextmanager
+    def _told_what_it_waits_for(self) -> Iterator[None]:
+        """Have an error of somebody who lost patience say what the page shows, and what it was not told."""
+        try:
+            yield
+        except TookTooLong as error:
+            now, page = time.monotonic(), self._page
+            asked = [f"{r.method} {r.url} for {now - since:.0f} s" for r, since in self.unanswered.items()]
+            error.add_note(f"at {page.url}, unanswered: {asked}, load: {os.getloadavg()}")
+            error.add_note(page.inner_text("body")[:_SHOWN_CHARACTERS])
+            raise
 
     def _go(self, path: str) -> None:
         """Go to a page of Airflow's from another one, if one is open.

@@ -28,6 +28,8 @@ TASKS = ("plan_drill", APPROVAL, "run_drill")
 FLOW = "sys-switch"
 TOPIC, GROUP = f"{FLOW}.orders", f"{FLOW}-billing"
 TIMEOUT_S = 180.0
+# Of a task's log, for an error.
+TOLD_CHARACTERS = 4000
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -107,7 +109,11 @@ def test_one_that_somebody_ends_in_airflow_lets_the_writers_in_again(
         newest = drill_history(copied.watch.flow, wait).document()["drills"][0]
         return bool(newest["result"] == DrillResult.INTERRUPTED)
 
-    wait_until(ended, TIMEOUT_S, "the drill has ended, and says so", poll_s=0.5)
+    try:
+        wait_until(ended, TIMEOUT_S, "the drill has ended, and says so", poll_s=0.5)
+    except TimeoutError as error:
+        error.add_note(run.log("run_drill")[-TOLD_CHARACTERS:])
+        raise
     with (
         open_clusters(copied.watch.flow)[1] as target,
         drill_journal(copied.watch.flow, target, wait) as journal,
