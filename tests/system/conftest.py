@@ -32,6 +32,8 @@ PLANTED = "planted-4d1f0c9ab2e75836"
 CONNECTION_ID = "kafka_secured"
 LOST_CLIENT = "lost-client.yaml"
 BROKEN_FLOW = "sys-broken"
+# A program that a test puts there.
+SWITCHING = "switching"
 _ADMIN_TIMEOUT_S = 30.0
 # Seconds on an idle machine; more where others start their Sparks.
 _STEP_TIMEOUT_S = 200.0
@@ -223,6 +225,11 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
             "source": source,
             "target": target,
             "switchover": {"fence": "person", "quiet": "500ms"},
+        },
+        "sys-ended": {
+            "source": source,
+            "target": target,
+            "switchover": {"fence": "command", "command": [str(session_home / SWITCHING)]},
         },
         "sys-over": {"source": source, "target": target, "switchover": {"reverse": "sys-over-back"}},
         "sys-over-back": {

@@ -105,8 +105,8 @@ class Person:
         listen("weberror", lambda error: self.complaints.append(f"script: {error.error}"))
         listen("response", self._response)
         listen("request", self._request)
-        for end in ("requestfinished", "requestfailed"):
-            listen(end, lambda request: self.unanswered.pop(request, None))
+        listen("requestfinished", self._answered)
+        listen("requestfailed", self._answered)
 
     @contextmanager
     def stranger(self) -> Iterator[Person]:
@@ -127,6 +127,9 @@ class Person:
     def _response(self, response: Response) -> None:
         if response.status >= 400:
             self.complaints.append(f"{response.status} for {response.request.method} {response.url}")
+
+    def _answered(self, request: Request) -> None:
+        self.unanswered.pop(request, None)
 
     def _request(self, request: Request) -> None:
         self.unanswered[request] = time.monotonic()

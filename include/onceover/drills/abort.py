@@ -33,6 +33,7 @@ class Aborted:
         was_alive: whether it was running until it was asked to end.
         removed: what was taken away by us; ``unfenced`` topics whose writers were let in again.
         withdrawn: drill that nobody tries again under its approval, though it was over; None without one.
+        left_alone: whether it is running, and nobody wants it to end.
     """
 
     drill: str | None
@@ -40,6 +41,7 @@ class Aborted:
     removed: Remains
     unfenced: tuple[str, ...] = ()
     withdrawn: str | None = None
+    left_alone: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
@@ -49,10 +51,13 @@ class Aborted:
             "removed": self.removed.document(),
             "unfenced": list(self.unfenced),
             "withdrawn": self.withdrawn,
+            "left_alone": self.left_alone,
         }
 
     def describe(self) -> str:
         """Return it as text."""
+        if self.left_alone:
+            return f"drill {self.drill} is running, and is left alone"
         if self.was_alive:
             ended = f"drill {self.drill} was asked to end"
             left = "and has taken everything away"
@@ -95,12 +100,22 @@ class LeftFence:
 
 
 def abort(
-    journal: DrillJournal, removal: Removal, fence: LeftFence, flow: str, pause: Callable[[float], bool]
+    journal: DrillJournal,
+    removal: Removal,
+    fence: LeftFence,
+    flow: str,
+    pause: Callable[[float], bool],
+    *,
+    if_dead: bool = False,
 ) -> Aborted:
     """End the drill that runs, or what is left of one.
 
     Whatever becomes of the one that runs, nothing is left behind it, and no try under its approval follows;
     nor under that of the last one, where it is over and somebody may be about to try it again.
+
+    Args:
+        if_dead: take away what one has left that died, and nothing else: one that runs goes on, and another
+            try under an approval may follow.
 
     Raises:
         Retriable: it does not end in time, or a cluster is away.
@@ -110,12 +125,14 @@ def abort(
     other = chains.running(journal.read())
     was_alive = other is not None and journal.is_alive(other.drill)
     if other is not None and was_alive:
+        if if_dead:
+            return Aborted(other.drill, was_alive, Remains(), left_alone=True)
         _ask(journal, other.drill)
         _await_end(journal, other.drill, flow, pause)
     ended = None if other is None else other.drill
     fenced = fence.topics()
     chain = journal.read()
-    withdrawn = chains.open_approval(chain)
+    withdrawn = None if if_dead else chains.open_approval(chain)
     is_over = chains.running(chain) is None and not fenced and withdrawn is None
     if is_over and removal.find().nothing:
         return Aborted(ended, was_alive, Remains())

@@ -19,7 +19,7 @@ from onceover.shown import lined
 from onceover_airflow.access.flowcontext import log_text
 from onceover_airflow.approvals.approval import MAX_LISTED, PlanApprovalOperator, Question, approved
 from onceover_airflow.errors import JobInterrupted, TaskFailed
-from onceover_airflow.tasks.ending import ends_as_a_command
+from onceover_airflow.tasks.ending import Undoing, ends_as_a_command
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -67,6 +67,10 @@ class OperationTasks(ABC, Generic[P]):
         Raises:
             TaskFailed: it cannot, and what resolves that.
         """
+
+    def undoing(self, name: str) -> Undoing | None:
+        """Return what goes on with taking back where Airflow kills ``apply``; None where nothing has to."""
+        return None
 
     def wants_asking(self, context: Context) -> bool:
         """Tell whether the form wants a person asked."""
@@ -131,7 +135,8 @@ class OperationTasks(ABC, Generic[P]):
             log_text(log, planned.describe())
             self.check(planned)
 
-        with self.opened(name, context) as operation, ends_as_a_command(f"{self.field} {name}"):
+        what, undoing = f"{self.field} {name}", self.undoing(name)
+        with self.opened(name, context) as operation, ends_as_a_command(what, undoing):
             outcome = operation.apply(Caller(announce, log.info), approval)
         log_text(log, outcome.describe())
         return self.finish(name, context, outcome)

@@ -21,7 +21,7 @@ from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.starter import by_schedule, starter
 from onceover_airflow.starting import forms
-from onceover_airflow.tasks.ending import ends_as_a_command
+from onceover_airflow.tasks.ending import drill_left, ends_as_a_command
 from onceover_airflow.telling.assets import proven_uri
 from onceover_airflow.telling.pages import page_link
 
@@ -161,7 +161,7 @@ class RehearseOperator(BaseOperator):
         from onceover.wiring.failovers.drills import report_page
 
         with flow_at_hand(self.flow) as flow, opened(flow, context) as operation:
-            with ends_as_a_command(f"rehearsal of flow {flow.flow}"):
+            with ends_as_a_command(f"rehearsal of flow {flow.flow}", drill_left(flow)):
                 outcome = operation.apply(Caller(lambda planned: log_text(log, planned.describe()), log.info))
             self.page = str(report_page(flow, outcome.drill))
             log_text(log, outcome.describe())

@@ -22,6 +22,7 @@ from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.jobs.starter import starter
 from onceover_airflow.starting import forms
+from onceover_airflow.tasks.ending import Undoing, drill_left
 from onceover_airflow.tasks.operation import OperationTasks, judge
 
 if TYPE_CHECKING:
@@ -120,6 +121,11 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
             flows.opened(flow, partial(switchovers.switchover, options=options, pause=wait)) as operation,
         ):
             yield operation
+
+    def undoing(self, name: str) -> Undoing:
+        """Return what lets writers in again."""
+        with self.at_hand(name) as flow:
+            return drill_left(flow)
 
     def plan(self, name: str) -> dict[str, Any]:
         """Show the plan in the log, or what a failover would cost now. Changes nothing.

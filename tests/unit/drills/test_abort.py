@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -74,9 +74,16 @@ class Removal:
         return found
 
 
-def ended(journal: Journal, removal: Removal, pause: Callable[[float], bool] = lambda _: False) -> Aborted:
-    fence = LeftFence(lambda: (), lambda: (), lambda: None, lambda *_: None)
-    return abort(journal, removal, fence, "orders-dr", pause)  # type: ignore[arg-type]
+def ended(
+    journal: Journal,
+    removal: Removal,
+    pause: Callable[[float], bool] = lambda _: False,
+    fenced: Collection[str] = (),
+    *,
+    if_dead: bool = False,
+) -> Aborted:
+    fence = LeftFence(lambda: fenced, lambda: (), lambda: None, lambda *_: None)
+    return abort(journal, removal, fence, "orders-dr", pause, if_dead=if_dead)  # type: ignore[arg-type]
 
 
 class Unheard(Removal):
@@ -247,3 +254,42 @@ def test_what_was_promoted_until_the_leader_was_fenced_stays_fenced() -> None:
     )
     fence.take_down("d1", ["a", "b"], Deadline(5.0))
     assert lifted == ["b"]
+
+
+def test_one_that_runs_is_left_alone_where_only_a_dead_one_is_meant() -> None:
+    journal, removal = Journal(True), Removal("canary")
+    journal.put("d1", chains.BEGUN)
+    found = ended(journal, removal, fenced={"orders"}, if_dead=True)
+    assert (found.drill, found.left_alone, found.unfenced) == ("d1", True, ())
+    assert found.describe() == "drill d1 is running, and is left alone"
+    assert found.document()["left_alone"] is True
+    assert not removal.there.nothing
+    assert [entry.what for entry in journal.chain] == [chains.BEGUN]
+
+
+@pytest.mark.parametrize("if_dead", [True, False])
+def test_of_one_that_died_everything_is_taken_away_and_whether_it_is_tried_again_is_another_question(
+    if_dead: bool,
+) -> None:
+    """Who clears a task in Airflow wants it run again, under what was said yes to."""
+    journal, removal = Journal(False), Removal("canary")
+    said = {"approval": {"id": "a1"}}
+    journal.chain.append(chains.next_entry(journal.chain, "d1", chains.BEGUN, 0, said))
+    found = ended(journal, removal, fenced={"orders"}, if_dead=if_dead)
+    assert (found.drill, found.left_alone, found.unfenced) == ("d1", False, ("orders",))
+    assert removal.there.nothing
+    assert chains.is_withdrawn(journal.chain, "a1") is not if_dead
+
+
+def test_a_fence_that_an_ended_one_has_left_is_lifted_likewise() -> None:
+    """It could not lift it itself; the approval may still be gone on with."""
+    journal = Journal()
+    said = {"approval": {"id": "a1"}}
+    journal.chain.append(chains.next_entry(journal.chain, "d1", chains.BEGUN, 0, said))
+    journal.put("d1", chains.ENDED)
+    found = ended(journal, Removal(), fenced={"orders"}, if_dead=True)
+    assert found.unfenced == ("orders",)
+    assert not chains.is_withdrawn(journal.chain, "a1")
+    assert (
+        ended(journal, Removal(), if_dead=True).describe() == "no drill was running; nothing was left of it"
+    )

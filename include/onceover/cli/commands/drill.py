@@ -133,7 +133,7 @@ def status(args: argparse.Namespace) -> CommandResult:
 def abort(args: argparse.Namespace) -> CommandResult:
     """End the drill that runs, or take away what is left of one."""
     with privately():
-        found = abort_drill(load_flow(args.flow), wait)
+        found = abort_drill(load_flow(args.flow), wait, if_dead=args.if_dead)
     return CommandResult(found.document(), found.describe(), 0)
 
 

@@ -104,7 +104,8 @@ _STATUS: Final = """examples:
   onceover drill status flights-dr --json
 """
 _ABORT: Final = """examples:
-  onceover drill abort flights-dr    end the drill that runs, or remove what a killed one has left
+  onceover drill abort flights-dr              end the drill that runs, or remove what a killed one has left
+  onceover drill abort flights-dr --if-dead    leave one alone that runs
 """
 
 
@@ -144,6 +145,12 @@ def register(subparsers: Subparsers) -> None:
     end(status, Work("drill", "status"))
     abort = add_command(actions, "abort", "end the drill that runs, or remove what is left of one", _ABORT)
     add_flow(abort)
+    abort.add_argument(
+        "--if-dead",
+        action="store_true",
+        help="remove what a killed one has left, and nothing else: one that runs goes on, and what was "
+        "approved may be tried again",
+    )
     end(abort, Work("drill", "abort"))
 
 

@@ -165,8 +165,11 @@ def confirm_step(flow: Flow, step: str, pause: Pause, *, by: str | None = None) 
         return give_word(journal, flow.flow, step, asked, by or login())
 
 
-def abort_drill(flow: Flow, pause: Pause) -> Aborted:
+def abort_drill(flow: Flow, pause: Pause, *, if_dead: bool = False) -> Aborted:
     """End the flow's drill that runs, or take away what is left of one that died.
+
+    Args:
+        if_dead: leave one alone that runs.
 
     Raises:
         NeedsOperator: PAST_RETURN, it is a switchover that has promoted its topics.
@@ -188,7 +191,8 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
             return lifted.lift(BoundNotes(journal, drill), topics, deadline)
 
         left_fence = LeftFence(left, promoted, partial(fence, target, names.leader_id(flow.flow)), lift)
-        return abort(journal, Removal(flow.flow, source, target), left_fence, flow.flow, pause)
+        removal = Removal(flow.flow, source, target)
+        return abort(journal, removal, left_fence, flow.flow, pause, if_dead=if_dead)
 
 
 def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:

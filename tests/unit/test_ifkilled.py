@@ -1,0 +1,75 @@
+"""What is left to be done where a process is killed while it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.session.wait import wait_until
+
+SCRIPT = """
+import os, signal, sys
+from pathlib import Path
+import psutil
+from onceover.process.ifkilled import done_if_killed
+
+how, log = sys.argv[1], Path(sys.argv[2])
+say = "import os; print('done', os.environ['WHOSE'])"
+with done_if_killed([sys.executable, "-c", say], log) as asked:
+    print(psutil.Process().children()[0].pid, flush=True)
+    if "asked" in how:
+        asked()
+    if "twice" in how:
+        asked()
+    if "killed" in how:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "is_done"),
+    [
+        ("asked and killed", -signal.SIGKILL, True),
+        ("asked twice and killed", -signal.SIGKILL, True),
+        # Whoever starts it anew goes on.
+        ("killed", -signal.SIGKILL, False),
+        ("asked", 0, False),
+        ("", 0, False),
+    ],
+)
+def test_it_is_done_behind_a_kill_that_was_announced(
+    tmp_path: Path, how: str, code: int, is_done: bool
+) -> None:
+    """In the environment of the moment at which it was arranged."""
+    log = tmp_path / "new" / "log"
+    ended = subprocess.run(
+        [sys.executable, "-c", SCRIPT, how, str(log)],
+        check=False,
+        timeout=60,
+        capture_output=True,
+        env={"WHOSE": "ours"},
+    )
+    assert ended.returncode == code, ended.stderr
+    wait_until(lambda: not psutil.pid_exists(int(ended.stdout)), 60, "the process beside it has ended")
+    assert log.read_text() == ("done ours\n" if is_done else "")
+
+
+def test_nothing_is_left_of_one_that_is_not_needed(tmp_path: Path) -> None:
+    """No process, and no open file."""
+    script = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "import psutil\n"
+        "from onceover.process.ifkilled import done_if_killed\n"
+        "before = set(os.listdir('/proc/self/fd'))\n"
+        "with done_if_killed([sys.executable, '-c', ''], Path(sys.argv[1])):\n"
+        "    assert len(psutil.Process().children()) == 1\n"
+        "assert psutil.Process().children() == []\n"
+        "assert set(os.listdir('/proc/self/fd')) == before\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], check=True, timeout=60)
