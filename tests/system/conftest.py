@@ -289,7 +289,7 @@ def airflow_environ(
         "ONCEOVER_HOME": str(session_home / "var"),
         # Airflow reads all DAG files every 15 seconds as `make up` starts it, which took a quarter of a core.
         # A test that changes what they read says so: read_again().
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
             {"type": "file", "log_file_path": str(lineage_file), "append": True}
         ),

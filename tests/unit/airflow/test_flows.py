@@ -157,6 +157,40 @@ def test_a_flow_whose_dag_is_refused_costs_itself_only(
     assert "longer than 100" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("dag_id", "built"),
+    [
+        ("replicate_nightly", ["nightly"]),
+        # The one by hand has none, nor has a flow without a schedule, or one that is called like a DAG.
+        ("replicate", []),
+        ("replicate_by-hand", []),
+        ("nightly", []),
+        ("audit_nightly", []),
+    ],
+)
+def test_before_a_task_no_other_flow_is_looked_at(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    dag_id: str,
+    built: list[str],
+) -> None:
+    """Airflow reads the whole DAG file anew for each: with 100 flows that took a second."""
+    schedule = 'schedules: {replicate: "@daily"}'
+    texts = {"nightly": schedule, "replicate": schedule, "by-hand": "flow: by-hand", "broken": "schedules: ["}
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    monkeypatch.setenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID", dag_id)
+    found: list[str] = []
+    flows.build_scheduled("replicate", lambda flow: found.append(flow.name))
+    assert found == built
+    assert caplog.text == ""
+    monkeypatch.delenv("_AIRFLOW_PARSING_CONTEXT_DAG_ID")
+    flows.build_scheduled("replicate", lambda flow: found.append(flow.name))
+    assert found == [*built, "nightly", "replicate"]
+    assert "broken.yaml" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["audit", "replicate", "sync_group_offsets", "rehearse"])
 def test_the_longest_flow_name_gives_a_dag(folder: Path, kind: str) -> None:
     """The flow file allows no name that Airflow, or Kafka, could not carry in everything made of it."""
