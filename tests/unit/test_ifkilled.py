@@ -60,16 +60,20 @@ def test_it_is_done_behind_a_kill_that_was_announced(
 
 
 def test_nothing_is_left_of_one_that_is_not_needed(tmp_path: Path) -> None:
-    """No process, and no open file."""
+    """No process, and no open file; also where one that was forked meanwhile lives on."""
     script = (
-        "import os, sys\n"
+        "import os, signal, sys\n"
         "from pathlib import Path\n"
         "import psutil\n"
         "from onceover.process.ifkilled import done_if_killed\n"
         "before = set(os.listdir('/proc/self/fd'))\n"
         "with done_if_killed([sys.executable, '-c', ''], Path(sys.argv[1])):\n"
-        "    assert len(psutil.Process().children()) == 1\n"
-        "assert psutil.Process().children() == []\n"
+        "    forked = os.fork()\n"
+        "    if not forked:\n"
+        "        signal.pause()\n"
+        "    assert len(psutil.Process().children()) == 2\n"
+        "assert [each.pid for each in psutil.Process().children()] == [forked]\n"
+        "os.kill(forked, signal.SIGKILL)\n"
         "assert set(os.listdir('/proc/self/fd')) == before\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], check=True, timeout=60)

@@ -26,8 +26,6 @@ _WAIT: Final = (
     "os.close(pipe)\n"
     "if last==sys.argv[2].encode(): os.execv(sys.argv[3],sys.argv[3:])\n"
 )
-# It has nothing to do but to read one byte.
-_ENDS_S: Final = 10.0
 
 
 @contextmanager
@@ -63,5 +61,6 @@ def done_if_killed(argv: Sequence[str], log_path: Path) -> Iterator[Callable[[],
         yield lambda: tell(_ASKED)
     finally:
         tell(_DONE)
+        # It only waits as long as we live; what was forked from us may hold its pipe open for longer.
+        beside.kill()
         os.close(told)
-        beside.wait(_ENDS_S)
