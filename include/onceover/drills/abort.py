@@ -138,7 +138,8 @@ def abort(
         return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
-    journal.begin(drill, {"mode": "abort", **({} if withdrawn is None else {chains.WITHDRAWS: withdrawn})})
+    withdraws = {} if withdrawn is None else {chains.WITHDRAWS: withdrawn}
+    journal.begin(drill, {"mode": chains.ABORT_MODE, **withdraws})
     with journal.heartbeat(drill):
         try:
             # Others may have begun and ended meanwhile, and promoted these: then it has to stand.

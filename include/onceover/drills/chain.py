@@ -24,6 +24,8 @@ BEGINNING: Final = "0" * 64
 BEGUN: Final = "begun"
 STEP: Final = "step"
 ABORT: Final = "abort"
+# What takes away what a drill has left begins in this mode.
+ABORT_MODE: Final = "abort"
 ENDED: Final = "ended"
 # Of a switchover: topics whose writers are about to be kept off, or were let in again; a person's word.
 FENCED: Final = "fenced"

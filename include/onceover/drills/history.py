@@ -42,7 +42,7 @@ class DrillHistory:
     @property
     def drills(self) -> list[dict[str, Any]]:
         """The drills, the newest first; those that only took something away, or did nothing, are none."""
-        begun = [e for e in self.chain if e.what == chains.BEGUN and e.said.get("mode") != "abort"]
+        begun = [e for e in self.chain if e.what == chains.BEGUN and e.said.get("mode") != chains.ABORT_MODE]
         drills = [self._drill(entry) for entry in reversed(begun)]
         return [each for each in drills if each["result"] != chains.DrillResult.REFUSED]
 

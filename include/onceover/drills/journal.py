@@ -139,6 +139,7 @@ class DrillJournal:
         Raises:
             NeedsOperator: DRILL_RUNS, another one is alive; DRILL_ABORTED, somebody has ended one that was
                 begun under the same approval.
+            Retriable: DRILL_RUNS, what another one has left is being taken away; the target is away.
         """
         self.prepare()
         other = chains.running(self.read())
@@ -164,6 +165,7 @@ class DrillJournal:
 
         Raises:
             NeedsOperator: DRILL_RUNS, it gives signs of life.
+            Retriable: DRILL_RUNS likewise, and it only takes away what another one has left.
         """
         if self.is_alive(other.drill):
             raise self._busy(other)
@@ -261,7 +263,14 @@ class DrillJournal:
             resolve="plan again when there is time for it: somebody has to say yes once more",
         )
 
-    def _busy(self, other: JournalEntry) -> NeedsOperator:
+    def _busy(self, other: JournalEntry) -> NeedsOperator | Retriable:
+        if other.said.get("mode") == chains.ABORT_MODE:
+            return Retriable(
+                f"what a drill of flow {self._flow} has left is being taken away",
+                code=DrillCode.DRILL_RUNS,
+                where=f"{self._tp.topic}, {other.drill}",
+                resolve="run it again: that takes seconds",
+            )
         return NeedsOperator(
             f"drill {other.drill} of flow {self._flow} is running",
             code=DrillCode.DRILL_RUNS,

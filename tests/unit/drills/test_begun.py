@@ -14,6 +14,7 @@ import pytest
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.abort import LeftFence, abort
+from onceover.drills.codes import DrillCode
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans import export
@@ -24,7 +25,7 @@ from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.running import DrillRunner, changed
 from onceover.drills.switching import unplanned
 from onceover.drills.switching.unplanned import UnplannedSteps
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.planning.operation import Caller
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
@@ -71,6 +72,23 @@ def test_one_whose_report_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
     runner = DrillRunner(journal, lambda _: None)
     with pytest.raises(NotADirectoryError, match="file/drills"):
         runner.run(outcome(), (), list, lambda: None, Caller(lambda _: None), lambda: None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "exit_code"), [("planned", NeedsOperator.exit_code), (chains.ABORT_MODE, Retriable.exit_code)]
+)
+def test_what_is_being_taken_away_is_waited_for_by_trying_again(
+    monkeypatch: pytest.MonkeyPatch, mode: str, exit_code: int
+) -> None:
+    """As of a task that was cleared and killed; a drill that runs is somebody's business."""
+    journal = DrillJournal(cast(Any, None), "orders-dr", 1, Path("nowhere"), lambda _: False)
+    chain = written(("d1", chains.BEGUN, {"mode": mode}))
+    monkeypatch.setattr(journal, "prepare", lambda: None)
+    monkeypatch.setattr(journal, "read", lambda: chain)
+    monkeypatch.setattr(journal, "is_alive", lambda _: True)
+    with pytest.raises(OnceoverError) as caught:
+        journal.begin("d2", {"mode": "planned"})
+    assert (caught.value.code, caught.value.exit_code) == (DrillCode.DRILL_RUNS, exit_code)
 
 
 class Opened:

@@ -186,12 +186,16 @@ def test_what_cannot_be_looked_at_is_tried_again_only_where_that_may_help(
 
 
 BUSY = NeedsOperator("drill r1 of flow back is running", code=DrillCode.DRILL_RUNS, resolve="wait for it")
+ENDING = Retriable("drill r1 of flow back is running, to its end", code=DrillCode.DRILL_RUNS)
 
 
 @pytest.mark.parametrize("left_s", [600.0, 0.0])
-def test_a_rehearsal_the_other_way_is_waited_for_before_writers_are_let_in(left_s: float) -> None:
+@pytest.mark.parametrize("busy", [BUSY, ENDING])
+def test_a_rehearsal_the_other_way_is_waited_for_before_writers_are_let_in(
+    left_s: float, busy: OnceoverError
+) -> None:
     """It began behind the look; until it ends nobody can write on either side, and trying again may help."""
-    answers: list[Any] = [BUSY, BUSY, {"let_in": {"acls": 1}}]
+    answers: list[Any] = [busy, busy, {"let_in": {"acls": 1}}]
 
     def let_in(_: object) -> Any:
         answer = answers.pop(0)

@@ -162,7 +162,7 @@ class SwitchSteps:
         while True:
             try:
                 return self.parts.let_in(self._copies)
-            except NeedsOperator as error:
+            except (NeedsOperator, Retriable) as error:
                 if error.code != DrillCode.DRILL_RUNS:
                     raise
                 backoff.pause(waits, Retriable(error.message, code=error.code, resolve=error.resolve))

@@ -93,7 +93,7 @@ def let_in(
         return {}
     # As a drill of its own in that flow's journal: one that runs there is not disturbed.
     drill = f"back-{secrets.token_hex(6)}"
-    journal.begin(drill, {"mode": "abort"})
+    journal.begin(drill, {"mode": chains.ABORT_MODE})
     with journal.heartbeat(drill):
         try:
             # Another drill of that flow may have lifted some since.
