@@ -278,7 +278,8 @@ def test_a_batch_that_compaction_emptied_only_moves_the_position(replica: Replic
 def test_tombstones_survive_a_source_that_was_about_to_drop_them(replica: Replica) -> None:
     """The delete horizon (attribute bit 6) is the source's business: kept, the target would drop them too."""
     topic = replica.topic(config=COMPACT_AT_ONCE)
-    replica.target_topic(topic, config={"cleanup.policy": "compact"})
+    # Three centuries: on a slow machine the target's cleaner was there before we had looked.
+    replica.target_topic(topic, config={"cleanup.policy": "compact", "min.compaction.lag.ms": str(10**13)})
     aged = replica.source.aged_tombstone(topic)
     replica.copy()
     assert aged.attributes & DELETE_HORIZON
