@@ -65,12 +65,16 @@ def by_name(ref: str) -> str:
     return ref
 
 
-def scheduled_flows(key: str) -> list[ScheduledFlow]:
+def scheduled_flows(key: str, files: Sequence[Path] | None = None) -> list[ScheduledFlow]:
     """Return the flows with a schedule under ``schedules.<key>``, their own or by default.
 
     Whatever is wrong with one file is said in the log, and costs that flow its scheduled DAG alone.
+
+    Args:
+        files: that are looked at; None for all.
     """
-    return list(_scheduled(find_flow_files(), key, getattr(SchedulesSpec(), key)))
+    looked_at = find_flow_files() if files is None else files
+    return list(_scheduled(looked_at, key, getattr(SchedulesSpec(), key)))
 
 
 def build_scheduled(key: str, build: Callable[[ScheduledFlow], None]) -> None:
@@ -83,7 +87,7 @@ def build_scheduled(key: str, build: Callable[[ScheduledFlow], None]) -> None:
     """
     from airflow.sdk import get_parsing_context
 
-    for flow in _wanted(key, get_parsing_context().dag_id):
+    for flow in scheduled_flows(key, _wanted(key, get_parsing_context().dag_id)):
         try:
             build(flow)
         except Exception:
@@ -91,14 +95,13 @@ def build_scheduled(key: str, build: Callable[[ScheduledFlow], None]) -> None:
             log.exception("flow %s gets no DAG by schedules.%s: Airflow refuses it", flow.name, key)
 
 
-def _wanted(key: str, dag_id: str | None) -> list[ScheduledFlow]:
-    """Return the flows of which a DAG is wanted: all of them, or that of a task."""
+def _wanted(key: str, dag_id: str | None) -> list[Path] | None:
+    """Return the file of the flow whose DAG a task is of; None where all DAGs are wanted."""
     if dag_id is None:
-        return scheduled_flows(key)
+        return None
     name = dag_id.removeprefix(f"{key}_")
     # Whether another file says the same name is looked at when the flow is loaded.
-    files = [path for path in find_flow_files() if path.stem == name != dag_id]
-    return list(_scheduled(files, key, getattr(SchedulesSpec(), key)))
+    return [path for path in find_flow_files() if path.stem == name != dag_id]
 
 
 def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator[ScheduledFlow]:
