@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
+from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.history import sees_to_writers
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Remains, Removal
-from onceover.errors import Fenced, OnceoverError, Retriable
+from onceover.drills.switching.fences import START_AGAIN
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.planning import commands
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +26,11 @@ log = logging.getLogger(__name__)
 _ENDS_S: Final = 240.0
 _LOOK_S: Final = 1.0
 _REMOVE_S: Final = 90.0
+# Nobody sits at it where what died is looked after; a cluster is back by then, and a rehearsal over.
+_PATIENCE_S: Final = 1800.0
+_AGAIN_S: Final = 10.0
+# The step of a switchover that ends its flow.
+_STOP: Final = "stop"
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,8 @@ class Aborted:
         removed: what was taken away by us; ``unfenced`` topics whose writers were let in again.
         withdrawn: drill that nobody tries again under its approval, though it was over; None without one.
         left_alone: whether it is running, and nobody wants it to end.
+        start_again: of how many topics nobody but a person lets the producers in again.
+        stopped: what starts the flow, which it had ended; empty where it had not.
     """
 
     drill: str | None
@@ -42,6 +53,8 @@ class Aborted:
     unfenced: tuple[str, ...] = ()
     withdrawn: str | None = None
     left_alone: bool = False
+    start_again: int = 0
+    stopped: str = ""
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
@@ -52,6 +65,8 @@ class Aborted:
             "unfenced": list(self.unfenced),
             "withdrawn": self.withdrawn,
             "left_alone": self.left_alone,
+            "start_again": self.start_again,
+            "stopped": self.stopped,
         }
 
     def describe(self) -> str:
@@ -65,9 +80,16 @@ class Aborted:
             ended = f"drill {self.drill} had died" if self.drill else "no drill was running"
             left = "nothing was left of it"
         nothing = self.removed.nothing and not self.unfenced
-        let_in = f"; writers of {len(self.unfenced)} topics are let in again" if self.unfenced else ""
-        again = f"; what was approved for drill {self.withdrawn} is not tried again" if self.withdrawn else ""
-        return f"{ended}; {left if nothing else 'what was left is removed'}{let_in}{again}"
+        let_in = len(self.unfenced) - self.start_again
+        said = [f"writers of {let_in} topics are let in again"] if let_in > 0 else []
+        if self.start_again:
+            who = f"the producers of {self.start_again} topics"
+            said.append(f"nobody but a person lets {who} in again: start them")
+        if self.stopped:
+            said.append(f"the flow was ended by that drill: {self.stopped} starts it again")
+        if self.withdrawn:
+            said.append(f"what was approved for drill {self.withdrawn} is not tried again")
+        return "; ".join([ended, left if nothing else "what was left is removed", *said])
 
 
 @dataclass(frozen=True)
@@ -83,10 +105,10 @@ class LeftFence:
     topics: Callable[[], Collection[str]]
     promoted: Callable[[], Collection[str]]
     fence_leader: Callable[[], None]
-    lift: Callable[[str, Collection[str], Deadline], object]
+    lift: Callable[[str, Collection[str], Deadline], Mapping[str, Any]]
 
-    def take_down(self, drill: str, topics: Collection[str], deadline: Deadline) -> None:
-        """Let writers of these topics in again, where their fence is still to be lifted by then.
+    def take_down(self, drill: str, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
+        """Let writers of these topics in again, where their fence is still to be lifted by then; return how.
 
         Raises:
             NeedsOperator: PAST_RETURN, they were promoted meanwhile; a fence is of a kind that is unknown.
@@ -96,7 +118,7 @@ class LeftFence:
             # One that was taken for dead may wake: it promotes nothing any more.
             self.fence_leader()
         # Behind that: what it has promoted until then stays as it is.
-        self.lift(drill, set(self.topics()) & set(topics), deadline)
+        return self.lift(drill, set(self.topics()) & set(topics), deadline)
 
 
 def abort(
@@ -115,22 +137,43 @@ def abort(
 
     Args:
         if_dead: take away what one has left that died, and nothing else: one that runs goes on, and another
-            try under an approval may follow.
+            try under an approval may follow. What passes is waited for, half an hour: nobody sits at it.
 
     Raises:
+        NeedsOperator: PAST_RETURN, what runs or ran last is a switchover that has promoted topics.
         Retriable: it does not end in time, or a cluster is away.
     """
-    # Says no before anybody is asked to end, and once more behind that.
-    fence.topics()
+    deadline = Deadline(_PATIENCE_S)
+    while True:
+        try:
+            return _aborted(journal, removal, fence, flow, pause, if_dead=if_dead)
+        except OnceoverError as error:
+            passes = isinstance(error, Retriable) or error.code == DrillCode.DRILL_RUNS
+            if not (if_dead and passes) or deadline.passed or pause(_AGAIN_S):
+                raise
+            log.warning("%s; tried again", error)
+
+
+def _aborted(
+    journal: DrillJournal,
+    removal: Removal,
+    fence: LeftFence,
+    flow: str,
+    pause: Callable[[float], bool],
+    *,
+    if_dead: bool,
+) -> Aborted:
     other = chains.running(journal.read())
+    # Says no before anybody is asked to end, and once more behind that.
+    standing = _standing(fence, other)
     was_alive = other is not None and journal.is_alive(other.drill)
     if other is not None and was_alive:
         if if_dead:
-            return Aborted(other.drill, was_alive, Remains(), left_alone=True)
+            return _left_alone(other, standing)
         _ask(journal, other.drill)
         _await_end(journal, other.drill, flow, pause)
     ended = None if other is None else other.drill
-    fenced = fence.topics()
+    fenced = _standing(fence, other)
     chain = journal.read()
     withdrawn = None if if_dead else chains.open_approval(chain)
     is_over = chains.running(chain) is None and not fenced and withdrawn is None
@@ -140,28 +183,72 @@ def abort(
     drill = f"abort-{secrets.token_hex(6)}"
     withdraws = {} if withdrawn is None else {chains.WITHDRAWS: withdrawn}
     journal.begin(drill, {"mode": chains.ABORT_MODE, **withdraws})
+    result, how = chains.DrillResult.FAIL, dict[str, Any]()
     with journal.heartbeat(drill):
         try:
             # Others may have begun and ended meanwhile, and promoted these: then it has to stand.
-            fenced = set(fenced) & set(fence.topics())
+            fenced = set(fenced) & set(_standing(fence, other))
             # First: production waits for it, and what a rehearsal has left may be on a cluster that is away.
             ours = partial(journal.check, drill)
             if fenced:
-                _let_in(fence, drill, fenced, removal, ours)
+                how |= _let_in(fence, drill, fenced, removal, ours)
             removed = _removed(removal, ours, len(fenced))
+            result = chains.DrillResult.REMOVED
         finally:
-            journal.append(drill, chains.ENDED, {"result": chains.DrillResult.REMOVED})
-    over = None if withdrawn == ended else withdrawn
-    return Aborted(ended, was_alive, removed, tuple(sorted(fenced)), over)
+            journal.append(drill, chains.ENDED, {"result": result})
+    return Aborted(
+        ended,
+        was_alive,
+        removed,
+        tuple(sorted(fenced)),
+        None if withdrawn == ended else withdrawn,
+        start_again=how.get(START_AGAIN, 0),
+        stopped=commands.replicate(flow) if fenced and not was_alive and _has_stopped(chain, ended) else "",
+    )
+
+
+def _standing(fence: LeftFence, other: JournalEntry | None) -> Collection[str]:
+    """Return the topics whose writers are to be let in; none for a rehearsal beside a switchover's promotion.
+
+    Raises:
+        NeedsOperator: PAST_RETURN, and it is no rehearsal that runs.
+    """
+    try:
+        return fence.topics()
+    except NeedsOperator as error:
+        if error.code != DrillCode.PAST_RETURN or other is None or sees_to_writers(other):
+            raise
+        return ()
+
+
+def _left_alone(other: JournalEntry, standing: Collection[str]) -> Aborted:
+    """Return what is told of a drill that goes on.
+
+    Raises:
+        Retriable: DRILL_RUNS, it lets nobody in that another one has kept off: it is waited for.
+    """
+    if standing and not sees_to_writers(other):
+        raise Retriable(
+            f"drill {other.drill} is running; writers of {len(standing)} topics are let in behind it",
+            code=DrillCode.DRILL_RUNS,
+            resolve="run it again behind its end",
+        )
+    return Aborted(other.drill, True, Remains(), left_alone=True)
+
+
+def _has_stopped(chain: Sequence[JournalEntry], drill: str | None) -> bool:
+    """Tell whether a drill has ended its flow, which it does not start again."""
+    stops = [e.said.get("evidence") for e in chain if (e.drill, e.said.get("step")) == (drill, _STOP)]
+    return any(isinstance(each, Mapping) and each.get("was_running") is True for each in stops)
 
 
 def _let_in(
     fence: LeftFence, drill: str, topics: Collection[str], removal: Removal, ours: Callable[[], None]
-) -> None:
+) -> Mapping[str, Any]:
     """Let writers in; where they cannot be, what rehearsals have left is taken away all the same."""
     try:
-        fence.take_down(drill, topics, Deadline(_REMOVE_S))
-    except OnceoverError:
+        return fence.take_down(drill, topics, Deadline(_REMOVE_S))
+    except (OnceoverError, OSError):
         try:
             removal.remove(Deadline(_REMOVE_S), ours)
         except OnceoverError as error:

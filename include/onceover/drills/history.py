@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,9 @@ _SHOWN: Final = 10
 # For how long one may be at a step before somebody should look. A rehearsal is over by then, whatever
 # happens; an export takes what it takes.
 _PATIENCE_S: Final = {PLANNED: 120.0, UNPLANNED: 120.0, "rehearsal": 3600.0}
+_NAMED: Final = 3
+# Drills that keep nobody off, and let nobody in.
+_OTHERS: Final = ("rehearsal", "orphans")
 # Records that are dated 1970 are as old as that, and more than this nobody has measured.
 _LONGEST_S: Final = 1e11
 
@@ -33,11 +36,13 @@ class DrillHistory:
         flow: its name.
         chain: the journal.
         now_ms: the time, in ms since 1970.
+        kept_off: source topics that writers are kept off, and should not be where no switchover goes on.
     """
 
     flow: str
     chain: Sequence[JournalEntry]
     now_ms: int
+    kept_off: Collection[str] = ()
 
     @property
     def drills(self) -> list[dict[str, Any]]:
@@ -91,6 +96,25 @@ class DrillHistory:
             f"{'' if promoted else ends}",
         )
 
+    @property
+    def standing(self) -> NeedsOperator | None:
+        """Writers that are kept off though no switchover goes on: it is over, and did not let them in."""
+        running = chains.running(self.chain)
+        if not self.kept_off or (running is not None and sees_to_writers(running)):
+            return None
+        named = sorted(self.kept_off)
+        return NeedsOperator(
+            f"writers of {len(named)} topics are kept off, and no switchover goes on: "
+            f"{', '.join(named[:_NAMED])}",
+            code=DrillCode.STILL_FENCED,
+            resolve=f"{commands.command('drill', 'abort', self.flow)} lets them in again",
+        )
+
+    @property
+    def needs(self) -> list[NeedsOperator]:
+        """What waits for somebody."""
+        return [each for each in (self.unended, self.standing) if each is not None]
+
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
         running = chains.running(self.chain)
@@ -100,6 +124,7 @@ class DrillHistory:
             "entries": len(self.chain),
             "hash": self.chain[-1].hash if self.chain else chains.BEGINNING,
             "drills": self.drills,
+            "kept_off": sorted(self.kept_off),
         }
 
     def describe(self) -> str:
@@ -117,9 +142,13 @@ class DrillHistory:
             measured += [] if lost is None else [f"{lost:,} offsets on the source alone"]
             result += f" ({', '.join(measured)})" if measured else ""
             lines.append(f"  {each['drill']}  {each['mode']}  {result}  begun {ago} ago")
-        if (unended := self.unended) is not None:
-            lines.append(f"  {unended.message}; {unended.resolve}")
+        lines += [f"  {each.message}; {each.resolve}" for each in self.needs]
         return lined(lines)
+
+
+def sees_to_writers(begun: JournalEntry) -> bool:
+    """Tell whether a drill lets writers in again, or promotes what they are kept off. Pure."""
+    return begun.said.get("mode") not in _OTHERS
 
 
 def _count(value: object) -> int | None:

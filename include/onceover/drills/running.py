@@ -25,6 +25,7 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import DrillOutcome
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, UsageError, unusable_path
 from onceover.kafka.ports import Cluster
+from onceover.planning import commands
 from onceover.planning.codes import PlanningCode
 from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode
@@ -70,7 +71,8 @@ class DrillRunner:
                 raises: likewise.
             Fenced: DRILL_TAKEN_OVER.
             OSError: its report cannot be written; nothing was done.
-            What a step meets is told in the outcome.
+            What a step meets is told in the outcome; what interrupts it is raised behind the last step, or
+            in its place NeedsOperator, where that could not take back what was done.
         """
         drill = outcome.drill
         # Who would have no report when it is over does not begin.
@@ -101,9 +103,10 @@ class DrillRunner:
         found: Callable[[], Sequence[Finding]],
         caller: Caller,
     ) -> list[StepResult]:
-        drill = outcome.drill
+        drill, known = outcome.drill, list[StepResult]()
 
         def changed(results: Sequence[StepResult], result: StepResult) -> None:
+            known[:] = results
             if result.state is StepState.RUNNING:
                 # Whether somebody reads how far it is makes no difference.
                 with suppress(BrokenPipeError):
@@ -115,7 +118,16 @@ class DrillRunner:
 
         watch = CourseWatch(changed, lambda: chains.is_asked_to_end(self.journal.read(), drill))
         self.report(outcome)
-        return run_course(course[:-1], course[-1], watch)
+        try:
+            return run_course(course[:-1], course[-1], watch)
+        except BaseException as error:
+            told = replace(outcome, results=known, findings=tuple(found()), ended_ms=now_ms())
+            # Whoever it was that interrupted it has to hear of the last step in any case.
+            with suppress(OSError):
+                self.report(told)
+            if known and known[-1].state is StepState.FAILED:
+                raise _not_taken_back(told) from error
+            raise
 
     def _end(self, outcome: DrillOutcome) -> None:
         """Tell how it has ended. Where that cannot be told any more the last step has failed.
@@ -196,6 +208,19 @@ def _findings(told: Sequence[Finding], outcome: DrillOutcome) -> tuple[Finding, 
         text = f"{outcome.lost} {loss.describe()}, more than objectives.rpo"
         found.append((DrillCode.RPO_MISSED, text))
     return tuple(found)
+
+
+def _not_taken_back(outcome: DrillOutcome) -> NeedsOperator:
+    error = outcome.results[-1].error
+    standing = [text for _, text in outcome.findings]
+    return NeedsOperator(
+        f"drill {outcome.drill} was interrupted, and what it had done is not all taken back"
+        + ("" if error is None else f": {error.message}"),
+        code=DrillCode.DRILL_ABORTED if error is None else error.code,
+        where=None if error is None else error.where,
+        seen="; ".join(standing) or (None if error is None else error.seen),
+        resolve=f"{commands.command('drill', 'abort', outcome.plan.flow)} takes away what is left",
+    )
 
 
 def _fail_last(outcome: DrillOutcome, error: OnceoverError) -> None:

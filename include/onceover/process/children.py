@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +55,20 @@ class _Spawner:
         if self._executor is None or self._owner_pid != os.getpid():
             self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="onceover-spawn")
             self._owner_pid = os.getpid()
-        return self._executor.submit(start).result()
+        spawned = self._executor.submit(start)
+        try:
+            return spawned.result()
+        except BaseException:
+            # Who is interrupted while it waits has no handle of what is started all the same.
+            spawned.add_done_callback(_end_unheld)
+            raise
+
+
+def _end_unheld(spawned: Future[subprocess.Popen[bytes]]) -> None:
+    if not spawned.cancelled() and spawned.exception() is None:
+        popen = spawned.result()
+        os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait()
 
 
 _spawner = _Spawner()

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -131,8 +132,7 @@ def with_drills(entry: Mapping[str, Any], flow: Flow, patience_s: float) -> dict
     }
     shown = {**told, "drills": told["drills"][:_DRILLS], "reports": reports, **_expected(flow)}
     with_them = {**entry, "drills": shown}
-    unended = history.unended
-    return with_them if unended is None else with_need(with_them, unended)
+    return reduce(with_need, history.needs, with_them)
 
 
 def _expected(flow: Flow) -> dict[str, Any]:

@@ -197,6 +197,12 @@ class BackTasks(SwitchTasks):
         with way_back_at_hand(name) as (_, back):
             yield back
 
+    def of_file(self, name: str) -> Flow:
+        """Return the flow that leads back, without its Connections."""
+        from onceover.wiring.failovers.failback import way_back
+
+        return way_back(super().of_file(name))
+
     def plan(self, name: str) -> dict[str, Any]:
         """Show the plan, once the flow that leads back has caught up; without that there is none to show.
 

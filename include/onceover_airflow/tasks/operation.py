@@ -69,7 +69,7 @@ class OperationTasks(ABC, Generic[P]):
         """
 
     def undoing(self, name: str) -> Undoing | None:
-        """Return what goes on with taking back where Airflow kills ``apply``; None where nothing has to."""
+        """Return what looks for the rest of an ``apply`` that Airflow has ended; None where there is none."""
         return None
 
     def wants_asking(self, context: Context) -> bool:
@@ -127,17 +127,17 @@ class OperationTasks(ABC, Generic[P]):
         context = get_current_context()
         if not context["params"]["apply"]:
             raise AirflowSkipException("only a plan was asked for")
-        approval = approved(context, self.approve_task)
-        if self.needs_answer and not approval.items:
-            raise AirflowSkipException("nothing was approved")
 
         def announce(planned: Any) -> None:
             log_text(log, planned.describe())
             self.check(planned)
 
-        what, undoing = f"{self.field} {name}", self.undoing(name)
-        with self.opened(name, context) as operation, ends_as_a_command(what, undoing):
-            outcome = operation.apply(Caller(announce, log.info), approval)
+        with ends_as_a_command(f"{self.field} {name}") as ending:
+            approval = approved(context, self.approve_task)
+            if self.needs_answer and not approval.items:
+                raise AirflowSkipException("nothing was approved")
+            with self.opened(name, context) as operation, ending.looked_after(self.undoing(name)):
+                outcome = operation.apply(Caller(announce, log.info), approval)
         log_text(log, outcome.describe())
         return self.finish(name, context, outcome)
 

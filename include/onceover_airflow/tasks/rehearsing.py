@@ -160,8 +160,12 @@ class RehearseOperator(BaseOperator):
         from onceover.planning.operation import Caller
         from onceover.wiring.failovers.drills import report_page
 
-        with flow_at_hand(self.flow) as flow, opened(flow, context) as operation:
-            with ends_as_a_command(f"rehearsal of flow {flow.flow}", drill_left(flow)):
+        with (
+            ends_as_a_command(f"rehearsal of flow {self.flow}") as ending,
+            flow_at_hand(self.flow) as flow,
+            opened(flow, context) as operation,
+        ):
+            with ending.looked_after(drill_left(flow)):
                 outcome = operation.apply(Caller(lambda planned: log_text(log, planned.describe()), log.info))
             self.page = str(report_page(flow, outcome.drill))
             log_text(log, outcome.describe())

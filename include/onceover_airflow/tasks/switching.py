@@ -16,10 +16,11 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.advice import advised
 from onceover.drills.modes import BY_HAND
-from onceover_airflow.access.flowcontext import flow_at_hand, log_text
+from onceover_airflow.access.flowcontext import errors_of_ours, flow_at_hand, log_text
 from onceover_airflow.approvals.approval import table
 from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.flows import by_name
 from onceover_airflow.jobs.starter import starter
 from onceover_airflow.starting import forms
 from onceover_airflow.tasks.ending import Undoing, drill_left
@@ -102,6 +103,12 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         """Return the flow that is switched over, with its Connections at hand."""
         return flow_at_hand(name)
 
+    def of_file(self, name: str) -> Flow:
+        """Return the flow that is switched over, without its Connections."""
+        from onceover.config.flow.load import load_flow
+
+        return load_flow(by_name(name))
+
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[Switchover]:
         """Yield the switchover that the form asks for, with both clusters at hand."""
@@ -124,8 +131,7 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
 
     def undoing(self, name: str) -> Undoing:
         """Return what lets writers in again."""
-        with self.at_hand(name) as flow:
-            return drill_left(flow)
+        return drill_left(self.of_file(name))
 
     def plan(self, name: str) -> dict[str, Any]:
         """Show the plan in the log, or what a failover would cost now. Changes nothing.
@@ -181,10 +187,11 @@ class SwitchTasks(OperationTasks["SwitchoverPlan"]):
         """Return names, counts and where the report is; raises as ``judge``."""
         from onceover.wiring.failovers.drills import report_page
 
-        with self.at_hand(name) as flow:
-            name, page = flow.flow, str(report_page(flow, str(outcome.counts["drill"])))
+        with errors_of_ours():
+            flow = self.of_file(name)
+        page = str(report_page(flow, str(outcome.counts["drill"])))
         log.info("report: %s", page)
-        judge(f"flow {name}, report {page}", outcome)
+        judge(f"flow {flow.flow}, report {page}", outcome)
         return {**outcome.counts, "report": page}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,10 @@ from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Remains
-from onceover.errors import Fenced, NeedsOperator, Retriable
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 
 LEFT = Remains(source_topics=("canary",))
+Lift = Callable[[str, Collection[str], Deadline], Mapping[str, Any]]
 
 
 class Journal:
@@ -32,8 +34,8 @@ class Journal:
     def read(self) -> list[JournalEntry]:
         return list(self.chain)
 
-    def put(self, drill: str, what: str) -> None:
-        self.chain.append(chains.next_entry(self.chain, drill, what, 0, {}))
+    def put(self, drill: str, what: str, **said: Any) -> None:
+        self.chain.append(chains.next_entry(self.chain, drill, what, 0, said))
 
     def is_alive(self, _: str) -> bool:
         return self._alive.pop(0)
@@ -43,11 +45,11 @@ class Journal:
             self.put(other.drill, chains.ENDED)
         self.chain.append(chains.next_entry(self.chain, drill, chains.BEGUN, 0, said))
 
-    def append(self, drill: str, what: str, _: Mapping[str, Any]) -> None:
+    def append(self, drill: str, what: str, said: Mapping[str, Any]) -> None:
         if what == chains.ABORT:
             self.on_ask()
         self.check(drill)
-        self.put(drill, what)
+        self.put(drill, what, **said)
 
     def check(self, drill: str) -> None:
         now = chains.running(self.chain)
@@ -74,6 +76,16 @@ class Removal:
         return found
 
 
+def letting_in(note: Callable[[Collection[str]], object], **how: int) -> Lift:
+    """Return what lets writers in as ``how`` says, and notes of which topics."""
+
+    def lift(_: str, topics: Collection[str], __: Deadline) -> Mapping[str, Any]:
+        note(topics)
+        return how
+
+    return lift
+
+
 def ended(
     journal: Journal,
     removal: Removal,
@@ -82,7 +94,7 @@ def ended(
     *,
     if_dead: bool = False,
 ) -> Aborted:
-    fence = LeftFence(lambda: fenced, lambda: (), lambda: None, lambda *_: None)
+    fence = LeftFence(lambda: fenced, lambda: (), lambda: None, lambda *_: {})
     return abort(journal, removal, fence, "orders-dr", pause, if_dead=if_dead)  # type: ignore[arg-type]
 
 
@@ -102,7 +114,7 @@ def test_writers_are_let_in_though_a_broker_is_silent_that_has_nothing_to_do_wit
     journal, left, let_in = Journal(False), {"orders"}, list[str]()
     if is_dead:
         journal.put("d1", chains.BEGUN)
-    fence = LeftFence(lambda: left, tuple, lambda: None, lambda _, topics, __: let_in.extend(topics))
+    fence = LeftFence(lambda: left, tuple, lambda: None, letting_in(let_in.extend))
     with pytest.raises(Retriable, match="writers of 1 topics are let in again, but broker 3"):
         abort(journal, Unheard(), fence, "orders-dr", lambda _: False)  # type: ignore[arg-type]
     assert let_in == ["orders"]
@@ -113,7 +125,7 @@ def test_what_rehearsals_have_left_is_taken_away_though_writers_cannot_be_let_in
     journal, removal = Journal(False), Removal("canary")
     journal.put("d1", chains.BEGUN)
 
-    def gone(*_: object) -> object:
+    def gone(*_: object) -> Mapping[str, Any]:
         raise Retriable("no broker of east answers")
 
     fence = LeftFence(lambda: {"orders"}, tuple, lambda: None, gone)
@@ -240,7 +252,7 @@ def test_whoever_may_still_promote_is_fenced_before_writers_are_let_in(
         left,
         lambda: promoted,
         lambda: told.append("fenced"),
-        lambda _, topics, __: told.append(sorted(topics)),
+        letting_in(lambda topics: told.append(sorted(topics))),
     )
     fence.take_down("d1", ["a", "b"], Deadline(5.0))
     assert told == heard
@@ -249,9 +261,7 @@ def test_whoever_may_still_promote_is_fenced_before_writers_are_let_in(
 def test_what_was_promoted_until_the_leader_was_fenced_stays_fenced() -> None:
     """It has won; its writers are clients of the target now."""
     left, lifted = {"a", "b"}, list[str]()
-    fence = LeftFence(
-        lambda: left, tuple, lambda: left.discard("a"), lambda _, topics, __: lifted.extend(topics)
-    )
+    fence = LeftFence(lambda: left, tuple, lambda: left.discard("a"), letting_in(lifted.extend))
     fence.take_down("d1", ["a", "b"], Deadline(5.0))
     assert lifted == ["b"]
 
@@ -293,3 +303,121 @@ def test_a_fence_that_an_ended_one_has_left_is_lifted_likewise() -> None:
     assert (
         ended(journal, Removal(), if_dead=True).describe() == "no drill was running; nothing was left of it"
     )
+
+
+def behind(
+    journal: Journal,
+    lift: Lift,
+    pause: Callable[[float], bool] = lambda _: False,
+    *,
+    removal: Removal | None = None,
+    if_dead: bool = True,
+) -> Aborted:
+    """End what one has left that keeps writers off ``orders``, until they are let in."""
+    left = {"orders"}
+
+    def lifting(drill: str, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
+        how = lift(drill, topics, deadline)
+        left.clear()
+        return how
+
+    fence = LeftFence(lambda: set(left), tuple, lambda: None, lifting)
+    there = cast(Any, removal or Removal())
+    return abort(cast(Any, journal), there, fence, "orders-dr", pause, if_dead=if_dead)
+
+
+def test_nobody_sits_at_what_looks_behind_a_dead_one_so_that_it_tries_again() -> None:
+    """A cluster was away; and in between a rehearsal has begun, which lets nobody in."""
+    journal, met = Journal(False, True), [Retriable("no broker of east answers")]
+    journal.put("d1", chains.BEGUN)
+    waited: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        waited.append(seconds)
+        if len(waited) == 1:
+            journal.put("r1", chains.BEGUN, mode="rehearsal")
+        else:
+            journal.put("r1", chains.ENDED)
+        return False
+
+    def lift(*_: object) -> Mapping[str, Any]:
+        if met:
+            raise met.pop()
+        return {}
+
+    found = behind(journal, lift, pause)
+    assert (found.unfenced, found.left_alone, len(waited)) == (("orders",), False, 2)
+    told = [entry.said.get("result") for entry in journal.chain if entry.drill.startswith("abort-")]
+    assert told == [None, "FAIL", None, "removed"]
+
+
+@pytest.mark.parametrize(
+    ("error", "if_dead", "tries"),
+    [
+        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), True, 1),
+        (Retriable("no broker of east answers"), False, 1),
+        # Somebody has stopped it meanwhile.
+        (Retriable("no broker of east answers"), True, 3),
+    ],
+)
+def test_what_does_not_pass_or_is_a_persons_own_call_is_told_at_once(
+    error: OnceoverError, tries: int, *, if_dead: bool
+) -> None:
+    journal, waited, tried = Journal(False, False, False, False), list[float](), list[str]()
+    journal.put("d1", chains.BEGUN)
+
+    def pause(seconds: float) -> bool:
+        waited.append(seconds)
+        return len(waited) == 3
+
+    def lift(drill: str, *_: object) -> Mapping[str, Any]:
+        tried.append(drill)
+        raise error
+
+    with pytest.raises(type(error), match=error.message):
+        behind(journal, lift, pause, if_dead=if_dead)
+    assert len(tried) == tries
+
+
+def test_producers_that_only_a_person_starts_again_and_a_flow_that_was_ended_are_told() -> None:
+    """Nothing here lets them in, and the drill itself cannot say so any more."""
+    journal = Journal(False)
+    journal.put("d1", chains.BEGUN)
+    journal.put("d1", chains.STEP, step="stop", evidence={"was_running": True})
+    found = behind(journal, letting_in(lambda _: None, start_again=1), if_dead=False)
+    assert (found.start_again, found.document()["start_again"]) == (1, 1)
+    text = found.describe()
+    assert "nobody but a person lets the producers of 1 topics in again: start them" in text
+    assert "writers of" not in text
+    assert "the flow was ended by that drill: `onceover replicate orders-dr` starts it again" in text
+
+
+def test_what_a_rehearsal_has_left_is_taken_away_on_a_full_disk_too() -> None:
+    journal, removal = Journal(False), Removal("canary")
+    journal.put("d1", chains.BEGUN)
+
+    def full(*_: object) -> Mapping[str, Any]:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        behind(journal, full, removal=removal)
+    assert removal.there.nothing
+
+
+@pytest.mark.parametrize(("mode", "removed"), [("rehearsal", True), ("planned", False)])
+def test_a_rehearsal_beside_an_unfinished_promotion_is_taken_away(mode: str, *, removed: bool) -> None:
+    """It keeps nobody off; of the switchover itself nothing is."""
+    journal, removal = Journal(False), Removal("canary")
+    journal.put("d2", chains.BEGUN, mode=mode)
+
+    def past() -> Collection[str]:
+        raise NeedsOperator("past the point of no return", code=DrillCode.PAST_RETURN)
+
+    fence = LeftFence(past, tuple, lambda: None, letting_in(lambda _: None))
+    try:
+        found = abort(cast(Any, journal), cast(Any, removal), fence, "orders-dr", lambda _: False)
+    except NeedsOperator:
+        assert not removed
+    else:
+        assert (found.drill, found.removed, found.unfenced) == ("d2", LEFT, ())
+    assert removal.there.nothing == removed

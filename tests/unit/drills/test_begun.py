@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,13 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.abort import LeftFence, abort
 from onceover.drills.codes import DrillCode
+from onceover.drills.course import DrillStep
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.orphans import export
 from onceover.drills.orphans.export import OrphanExport
 from onceover.drills.orphans.looks import TopicShape
+from onceover.drills.outcome import DrillOutcome
 from onceover.drills.rehearsing import rehearsal
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.running import DrillRunner, changed
@@ -30,7 +33,7 @@ from onceover.planning.operation import Caller
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
 from tests.unit.drills.orphans.test_rebuild import look_of
-from tests.unit.drills.test_abort import Journal, Removal
+from tests.unit.drills.test_abort import Journal, Removal, letting_in
 from tests.unit.drills.test_fences import Notes
 from tests.unit.drills.test_switching import AWAY, enrolment, outcome, written
 
@@ -63,6 +66,43 @@ def test_one_that_is_planned_for_something_else_does_nothing() -> None:
     assert told == ["alive", "closed", "dead"]
     assert [(e.what, e.said.get("result")) for e in chain[2:]] == [(chains.ENDED, "refused")]
     assert [each["drill"] for each in DrillHistory("orders-dr", chain, 0).drills] == ["d1"]
+
+
+def test_who_interrupts_one_that_cannot_take_back_what_it_did_hears_of_it() -> None:
+    """Its report says so, too: "interrupted" alone has nobody look for writers that are kept off."""
+    told: list[DrillOutcome] = []
+    begun = outcome()
+    chain = written((begun.drill, chains.BEGUN, {"mode": "planned"}))
+
+    def interrupted(_: Deadline) -> Mapping[str, Any]:
+        raise KeyboardInterrupt
+
+    def refused(_: Deadline) -> Mapping[str, Any]:
+        raise NeedsOperator("the switchover's command did not unfence", code=DrillCode.COMMAND_FAILED)
+
+    journal = SimpleNamespace(
+        check_folder=lambda: None,
+        begin=lambda *_: None,
+        heartbeat=lambda _: Opened([]),
+        append=lambda drill, what, said: chain.append(chains.next_entry(chain, drill, what, 0, said)),
+        read=lambda: chain,
+    )
+    course = (
+        DrillStep("fence", "keep writers off", 10.0, interrupted, ""),
+        DrillStep("undo", "let writers in again", 10.0, refused, ""),
+    )
+    runner = DrillRunner(cast(Any, journal), lambda each: told.append(deepcopy(each)))
+    findings = [(str(DrillCode.STILL_FENCED), "writers of orders are kept off")]
+    with pytest.raises(NeedsOperator, match="did not unfence") as caught:
+        runner.run(begun, course, lambda: findings, lambda: None, Caller(lambda _: None), lambda: None)
+    assert isinstance(caught.value.__cause__, KeyboardInterrupt)
+    assert caught.value.seen == "writers of orders are kept off"
+    assert "drill abort" in str(caught.value.resolve)
+    last = told[-1]
+    assert (last.verdict, last.findings) == (chains.DrillResult.FAIL, tuple(findings))
+    assert [str(each.state) for each in last.results] == ["failed", "failed"]
+    assert last.results[-1].error is not None
+    assert [(e.what, e.said.get("result")) for e in chain][-1] == (chains.ENDED, "interrupted")
 
 
 def test_one_whose_report_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
@@ -116,7 +156,7 @@ def test_what_was_done_under_an_approval_is_open_no_more_though_another_try_came
 def test_a_fence_that_another_one_has_made_to_stay_meanwhile_is_not_lifted() -> None:
     """It was the same topics' fence of one that died; by now they are promoted."""
     left, lifted = [["a", "b"], ["a", "b"], ["b", "c"], ["b", "c"]], list[str]()
-    fence = LeftFence(lambda: left.pop(0), tuple, lambda: None, lambda _, topics, __: lifted.extend(topics))
+    fence = LeftFence(lambda: left.pop(0), tuple, lambda: None, letting_in(lifted.extend))
     found = abort(cast(Any, Journal()), cast(Any, Removal()), fence, "orders-dr", lambda _: False)
     assert (lifted, found.unfenced) == (["b"], ("b",))
 

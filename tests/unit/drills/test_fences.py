@@ -26,7 +26,7 @@ from onceover.drills.switching.fences import (
 )
 from onceover.errors import Fenced, NeedsOperator, UsageError
 from onceover.kafka.admin.acls import Acl, AclAdmin
-from tests.unit.drills.test_abort import Journal, Removal
+from tests.unit.drills.test_abort import Journal, Removal, letting_in
 from tests.unit.drills.test_switching import enrolment, written
 
 
@@ -294,7 +294,7 @@ def test_what_promotes_while_it_is_asked_to_end_is_not_undone() -> None:
         abort(
             cast(Any, journal),
             cast(Any, Removal()),
-            LeftFence(left, tuple, lambda: done.append("fenced"), lambda *more: done.append(more)),
+            LeftFence(left, tuple, lambda: done.append("fenced"), letting_in(done.append)),
             "orders-dr",
             lambda _: False,
         )

@@ -60,3 +60,20 @@ def test_what_has_ended_waits_for_nobody() -> None:
     ended: Any = ("d1", chains.ENDED, {"result": "PASS"})
     assert history("planned", ended, after_ms=2 * HOUR_MS).unended is None
     assert DrillHistory("orders-dr", [], 0).unended is None
+
+
+@pytest.mark.parametrize(
+    ("runs", "is_told"), [(None, True), ("rehearsal", True), ("planned", False), (chains.ABORT_MODE, False)]
+)
+def test_writers_whom_a_switchover_that_is_over_keeps_off_are_told(runs: str | None, is_told: bool) -> None:
+    """Whatever its end was called; one that goes on lets them in itself."""
+    over: list[Any] = [("d1", chains.BEGUN, {"mode": "planned"}), ("d1", chains.ENDED, {"result": "died"})]
+    chain = written(*over, *([("d2", chains.BEGUN, {"mode": runs})] if runs else []))
+    told = DrillHistory("orders-dr", chain, chain[-1].at_ms, {"orders"})
+    assert (told.standing is not None) == is_told
+    assert ("writers of 1 topics are kept off" in told.describe()) == is_told
+    if told.standing is not None:
+        assert [each.code for each in told.needs] == ["STILL_FENCED"]
+        assert "`onceover drill abort orders-dr` lets them in again" in str(told.standing.resolve)
+    assert told.document()["kept_off"] == ["orders"]
+    assert DrillHistory("orders-dr", chain, chain[-1].at_ms).standing is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -515,6 +516,23 @@ def test_a_command_that_fails_or_hangs_is_told(tmp_path: Path, script: str, seen
     assert seen in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert str(tmp_path / "drill" / "fence.log") in str(caught.value.resolve)
+
+
+def test_a_command_lets_writers_in_though_the_disk_takes_nothing(tmp_path: Path) -> None:
+    """Its topics and what it prints are in memory then, and nothing is left of it."""
+    (tmp_path / "file").touch()
+    made = command(tmp_path, 'cat "$ONCEOVER_TOPICS" > told.txt; dirname "$ONCEOVER_TOPICS" >> told.txt')
+    full = replace(made, folder=lambda: tmp_path / "file" / "drill")
+    assert full.run("unfence", ["b", "a"], Deadline(30.0)) == {"exit_code": 0}
+    *topics, folder = (tmp_path / "told.txt").read_text().splitlines()
+    assert topics == ["a", "b"]
+    assert not Path(folder).exists()
+    failing = replace(command(tmp_path, "echo no; exit 3"), folder=full.folder)
+    with pytest.raises(NeedsOperator) as caught:
+        failing.run("unfence", ["a"], Deadline(30.0))
+    printed = Path(str(caught.value.resolve).rsplit(" ", 1)[1])
+    assert printed.read_text() == "no\n"
+    shutil.rmtree(printed.parent)
 
 
 def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:

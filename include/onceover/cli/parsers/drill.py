@@ -105,7 +105,7 @@ _STATUS: Final = """examples:
 """
 _ABORT: Final = """examples:
   onceover drill abort flights-dr              end the drill that runs, or remove what a killed one has left
-  onceover drill abort flights-dr --if-dead    leave one alone that runs
+  onceover drill abort flights-dr --if-dead    leave one alone that runs; wait for a cluster that is away
 """
 
 

@@ -6,7 +6,10 @@ a process that was killed knows what to take away; and what was there before is 
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +26,8 @@ from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
 from onceover.state.records.enrolment import Enrolment
 
+log = logging.getLogger(__name__)
+
 # Of a name of 249 characters each: they stay within one record of 1 MiB.
 _PER_ENTRY: Final = 1000
 _EVERY_HOST: Final = "*"
@@ -30,6 +35,9 @@ _WRITE: Final = "WRITE"
 # What of our environment a user's command gets: what finds programs, and nothing that may be secret.
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _LOOK_S: Final = 0.2
+_LISTED: Final = "topics.txt"
+# A folder of our own is made there, which nobody else may read.
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _GIVE_UP_S: Final = 60.0
 ACLS: Final = "acls"
 COMMAND: Final = "command"
@@ -221,9 +229,8 @@ class UserCommand:
             NeedsOperator: COMMAND_FAILED, it cannot be run, or does not end with 0 in time.
         """
         folder = self.folder()
-        folder.mkdir(parents=True, exist_ok=True)
-        listed, printed = folder / "topics.txt", folder / f"{word}.log"
-        listed.write_text("".join(f"{topic}\n" for topic in sorted(topics)))
+        listed = _listed(folder, topics)
+        printed = listed.parent / f"{word}.log"
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         env = {**kept, **self.facts, "ONCEOVER_TOPICS": str(listed)}
         try:
@@ -240,6 +247,8 @@ class UserCommand:
             child.kill()
         if code != 0:
             raise self._failed(word, printed, f"exit code {code}")
+        if listed.parent != folder:
+            shutil.rmtree(listed.parent, ignore_errors=True)
         return {"exit_code": code}
 
     def _failed(self, word: str, printed: Path, seen: str) -> NeedsOperator:
@@ -251,6 +260,28 @@ class UserCommand:
             seen=seen,
             resolve=f"what it has printed is in {printed}",
         )
+
+
+def _listed(folder: Path, topics: Collection[str]) -> Path:
+    """Return the file of topics: in memory where the disk takes nothing, as writers wait for the program.
+
+    Raises:
+        OSError: it cannot be written there either.
+    """
+    text = "".join(f"{topic}\n" for topic in sorted(topics))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _with_text(folder / _LISTED, text)
+    except OSError as error:
+        memory = _MEMORY if _MEMORY.is_dir() else None
+        room = Path(tempfile.mkdtemp(prefix="onceover-switchover-", dir=memory))
+        log.warning("%s takes nothing (%s): the program's files are in %s", folder, error.strerror, room)
+        return _with_text(room / _LISTED, text)
+
+
+def _with_text(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ from onceover.config.patterns import matcher
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
+from onceover.drills import chain as chains
 from onceover.drills.about import DrillAbout
+from onceover.drills.chain import JournalEntry
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.looks.clients import ClientsSeen, look
@@ -40,6 +42,7 @@ from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
 from onceover.drills.rehearsing.steps import RehearsalParts
 from onceover.drills.rehearsing.trouble import CopyCompared
+from onceover.drills.switching.fences import left_behind
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.ports import Cluster
@@ -54,6 +57,7 @@ from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
 from onceover.release import NOT_INSTALLED, own_version
 from onceover.state import names
+from onceover.state.read import read_flow_state
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.own import StateSettings
 from onceover.topics.scope import Rules, in_scope
@@ -242,7 +246,15 @@ def drill_history(
     if patience is not None:
         target.patience = patience
     with source, target, drill_journal(flow, target, pause) as journal:
-        return DrillHistory(flow.flow, journal.read(), now_ms())
+        chain = journal.read()
+        return DrillHistory(flow.flow, chain, now_ms(), _kept_off(flow, target, chain))
+
+
+def _kept_off(flow: Flow, target: Cluster, chain: Sequence[JournalEntry]) -> set[str]:
+    if not chains.fenced_topics(chain):
+        return set()
+    enrolled = target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values()
+    return left_behind(chain, list(enrolled), leads_back=flow.switchover.reverse is not None)
 
 
 def keep_report(home: Path, outcome: DrillOutcome) -> None:

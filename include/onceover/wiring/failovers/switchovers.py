@@ -186,7 +186,7 @@ def abort_drill(flow: Flow, pause: Pause, *, if_dead: bool = False) -> Aborted:
         def promoted() -> set[str]:
             return {e.source for e in enrolled_of(flow, target) if e.is_promoted}
 
-        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
+        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
             lifted = LiftedFences(fence_makers(flow, source, journal, drill, pause))
             return lifted.lift(BoundNotes(journal, drill), topics, deadline)
 

@@ -59,12 +59,13 @@ def test_a_process_that_was_forked_meanwhile_has_nothing_to_take_back() -> None:
 
 
 def test_what_airflow_leaves_no_time_for_is_done_by_a_command(tmp_path: Path) -> None:
-    """It asks once and kills soon; what a process that is killed unasked leaves is in test_ifkilled."""
+    """It asks once and kills soon; what a process that is killed unasked leaves is in test_ifended."""
     script = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
         "from onceover_airflow.tasks.ending import Undoing, ends_as_a_command\n"
-        "with ends_as_a_command('x', Undoing(('--version',), Path(sys.argv[1]))):\n"
+        "undoing = Undoing(('--version',), Path(sys.argv[1]))\n"
+        "with ends_as_a_command('x') as ending, ending.looked_after(undoing):\n"
         "    try:\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
         "    finally:\n"

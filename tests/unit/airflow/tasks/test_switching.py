@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +16,8 @@ from airflow.sdk.exceptions import AirflowSkipException
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.standing import SourceStanding
 from onceover.state.records.enrolment import Enrolment
-from onceover_airflow.errors import TaskFailed
-from onceover_airflow.tasks import switching
+from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.tasks import operation, switching
 from onceover_airflow.tasks.switching import DRILL, drill_params
 
 ORDERS = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
@@ -90,3 +93,31 @@ def test_a_look_does_not_leave_out_what_was_filled_in(
         return
     with pytest.raises(TaskFailed, match=f"{named}: not for the mode dry-run"):
         DRILL.plan("orders-dr")
+
+
+def test_a_task_that_is_told_to_end_while_it_opens_its_clusters_begins_no_drill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Airflow's own handler would have heard of it, and done nothing: an unplanned one could promote yet."""
+    applied: list[object] = []
+
+    class Asked(switching.SwitchTasks):
+        @contextmanager
+        def opened(self, name: str, context: object) -> Iterator[Any]:
+            os.kill(os.getpid(), signal.SIGTERM)
+            yield SimpleNamespace(apply=lambda *given: applied.append(given))
+
+        def undoing(self, name: str) -> Any:
+            return None
+
+    context = {"params": {"apply": True, "mode": "unplanned"}}
+    for module in (operation, switching):
+        monkeypatch.setattr(module, "get_current_context", lambda: context)
+    monkeypatch.setattr(operation, "approved", lambda *_: SimpleNamespace(items=["orders"]))
+    ours = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        with pytest.raises(JobInterrupted, match="told to end"):
+            Asked().apply("orders-dr")
+    finally:
+        signal.signal(signal.SIGTERM, ours)
+    assert applied == []

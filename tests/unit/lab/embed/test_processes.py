@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -266,3 +268,26 @@ def test_damaged_register_is_named(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(UsageError, match=r"register of running clusters is damaged.*register\.json"):
         read_records(path)
+
+
+def test_what_is_started_while_somebody_interrupts_the_start_does_not_live_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has a handle of it: a fence that it makes would come behind the one who takes it away again."""
+    started, gone_on = list[subprocess.Popen[bytes]](), threading.Event()
+    real = subprocess.Popen
+
+    def interrupted(*given: Any, **more: Any) -> subprocess.Popen[bytes]:
+        popen: subprocess.Popen[bytes] = real(*given, **more)
+        started.append(popen)
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, signal.SIGINT)
+        gone_on.wait(TIMEOUT_S)
+        return popen
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ChildProcess.start(["sleep", "60"], name="sleep", log_path=tmp_path / "log")
+    gone_on.set()
+    wait_until(lambda: started[0].returncode == -signal.SIGKILL, 60, "it is gone")

@@ -1,7 +1,8 @@
-"""What is still to be done where this process is killed while it ends.
+"""What is to be looked after once this process was asked to end, whether it ends by itself or is killed.
 
 Who asks a process to end and kills it seconds later (Airflow does so after five) leaves undone what it was
-about to take back. Another process waits beside this one and does that then.
+about to take back; and what could not be taken back just then, nobody tries again. Another process waits
+beside this one and looks after it.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from typing import Final
 from onceover.process.children import ChildProcess
 
 _ASKED: Final = b"?"
-_DONE: Final = b"."
-# Waits until nobody can write any more, and becomes the other program where the last word is that this one
-# was asked to end. Without the standard library, and so for 10 ms of CPU.
+_NOW: Final = b"!"
+# Waits until nobody can write any more, or is told to begin, and becomes the other program where this one was
+# asked to end. Without the standard library, and so for 10 ms of CPU.
 _WAIT: Final = (
     "import os,sys\n"
-    "pipe,last=int(sys.argv[1]),b''\n"
-    "while word:=os.read(pipe,1): last=word\n"
+    "pipe,asked,now,heard=int(sys.argv[1]),sys.argv[2].encode(),sys.argv[3].encode(),set()\n"
+    "while now not in heard and (word:=os.read(pipe,1)): heard.add(word)\n"
     "os.close(pipe)\n"
-    "if last==sys.argv[2].encode(): os.execv(sys.argv[3],sys.argv[3:])\n"
+    "if asked in heard: os.execv(sys.argv[4],sys.argv[4:])\n"
 )
 
 
 @contextmanager
-def done_if_killed(argv: Sequence[str], log_path: Path) -> Iterator[Callable[[], None]]:
-    """Have ``argv`` run where this process is killed behind being asked to end, before the context ends.
+def done_if_asked_to_end(argv: Sequence[str], log_path: Path) -> Iterator[Callable[[], None]]:
+    """Have ``argv`` run once this process was asked to end, behind the context's end or its own.
 
     Yields what says that this process was asked to end; it may be called by a handler of signals. Killed
     unasked it leaves nothing to be done: whoever starts it anew goes on.
@@ -43,7 +44,8 @@ def done_if_killed(argv: Sequence[str], log_path: Path) -> Iterator[Callable[[],
         OSError: no process can be started, or the log not be written.
     """
     pipe, told = os.pipe()
-    wait = [sys.executable, "-I", "-S", "-c", _WAIT, str(pipe), _ASKED.decode(), *argv]
+    words = (_ASKED.decode(), _NOW.decode())
+    wait = [sys.executable, "-I", "-S", "-c", _WAIT, str(pipe), *words, *argv]
     try:
         beside = ChildProcess.start(wait, name=argv[0], log_path=log_path, detached=True, inherited=(pipe,))
     except BaseException:
@@ -51,16 +53,24 @@ def done_if_killed(argv: Sequence[str], log_path: Path) -> Iterator[Callable[[],
         raise
     finally:
         os.close(pipe)
+    asked = False
 
     def tell(word: bytes) -> None:
         # It may have been killed itself; this process goes on all the same.
         with suppress(BrokenPipeError):
             os.write(told, word)
 
+    def ask() -> None:
+        nonlocal asked
+        asked = True
+        tell(_ASKED)
+
     try:
-        yield lambda: tell(_ASKED)
+        yield ask
     finally:
-        tell(_DONE)
-        # It only waits as long as we live; what was forked from us may hold its pipe open for longer.
-        beside.kill()
+        # Not by the pipe's end: what was forked from us may hold it open for longer.
+        if asked:
+            tell(_NOW)
+        else:
+            beside.kill()
         os.close(told)
