@@ -49,10 +49,9 @@ lint: setup
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 
-# mypy gives its workers 3 s to start, which they miss on a busy machine: 2, and no error of ours.
 types: setup
-	@echo "== types (mypy)"
-	@$(BIN)/mypy --no-error-summary || { [ $$? -eq 2 ] && $(BIN)/mypy --no-error-summary --num-workers 0; }
+	@echo "== types (pyrefly)"
+	@out=$$($(BIN)/pyrefly check --summary=none 2>&1) || { echo "$$out"; exit 1; }
 
 layers: setup
 	@echo "== layers (import-linter)"
@@ -102,7 +101,7 @@ requirements: setup ## Export requirements.txt from the lock file
 	@$(EXPORT) --only-group native > docker/native.txt
 
 clean: down ## Stop what runs and remove everything that was made
-	@rm -rf .venv .cache var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf .venv .cache var .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find include/onceover -name '*.so' -delete
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SharedSystems:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedSystems:
     """Keep together what shares expensive fixtures."""
     return make_scheduler(config, log)
 

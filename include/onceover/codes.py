@@ -14,7 +14,7 @@ class Code(StrEnum):
     """Base of all lists of codes: a member's value is its name."""
 
     @staticmethod
-    def _generate_next_value_(name: str, *_: Any) -> str:
+    def _generate_next_value_(name: str, start: int, count: int, last_values: list[Any]) -> str:
         return name
 
 

@@ -24,7 +24,7 @@ def facts(source: str, target: str, position: int | None = None, /, **changes: o
     """Return the facts of one partition; everything of the source is copied if nothing else is said."""
     at = len(source) if position is None else position
     plain = Facts({P: log(source)}, {P: log(target)}, progress=[{P: at}])
-    return dataclasses.replace(plain, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(plain, **changes)  # pyrefly: ignore[bad-argument-type]
 
 
 def kinds(found: Facts) -> list[Kind]:

@@ -26,7 +26,7 @@ class Sides(NamedTuple):
     clients: tuple[dict[str, str], dict[str, str]]
 
     def compare(self, **options: object) -> CopyVerdict:
-        verdict: CopyVerdict = compare_topics(*self.clients, [self.topic], timeout_s=TIMEOUT_S, **options)  # type: ignore[arg-type]
+        verdict: CopyVerdict = compare_topics(*self.clients, [self.topic], timeout_s=TIMEOUT_S, **options)  # pyrefly: ignore[bad-argument-type]
         return verdict
 
 

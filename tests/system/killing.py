@@ -123,5 +123,7 @@ def _spark_pages(ui: str) -> str:
 
 def _command_lines() -> str:
     """Return every command line of this machine."""
-    lines = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return "\n".join(" ".join(line) for line in lines)
+    commands: list[list[str]] = [
+        process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])
+    ]
+    return "\n".join(" ".join(line) for line in commands)

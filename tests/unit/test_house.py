@@ -48,7 +48,7 @@ def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
         todo += ast.iter_child_nodes(node)
         if isinstance(node, ast.ImportFrom) and node.module in known:
             below = [f"{node.module}.{each.name}" for each in node.names]
-            yield from (each if each in known else str(node.module) for each in below)
+            yield from (each if each in known else node.module for each in below)
         elif isinstance(node, ast.Import):
             yield from (each.name for each in node.names if each.name in known)
 

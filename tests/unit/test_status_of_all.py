@@ -134,7 +134,7 @@ def test_the_page_hears_of_data_docs_that_lie_beside_the_report(
 ) -> None:
     """Of an audit of another machine there are none here."""
     path, report = folder / "good.yaml", tmp_path / "run" / "report.html"
-    told = {"audit": {"report": str(report)}, "generation": None, "target": {"error": None}}
+    told: dict[str, Any] = {"audit": {"report": str(report)}, "generation": None, "target": {"error": None}}
     monkeypatch.setattr(board, "read_one", lambda *_, **__: told)
 
     def seen() -> Any:

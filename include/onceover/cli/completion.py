@@ -63,7 +63,7 @@ def attach(parser: Parser) -> None:
     """Say for every argument of ``parser``, and of those below, what completes it."""
     for action in parser._actions:
         if (found := _completer(action)) is not None:
-            action.completer = found  # type: ignore[attr-defined]
+            action.completer = found  # pyrefly: ignore[missing-attribute]
     for below in parser.below().values():
         attach(below)
 

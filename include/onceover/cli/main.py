@@ -99,7 +99,7 @@ def _typed(value: Any) -> Any:
             key: as_typed(each, COMMANDS) if key == "resolve" and isinstance(each, str) else _typed(each)
             for key, each in value.items()
         }
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [_typed(each) for each in value]
     return value
 

@@ -158,7 +158,7 @@ def substitute(value: Any, environ: Mapping[str, str]) -> Any:
     """
     if isinstance(value, dict):
         return {key: substitute(item, environ) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [substitute(item, environ) for item in value]
     if not isinstance(value, str):
         return value

@@ -203,7 +203,7 @@ def choice(*values: str) -> Parser:
     def parse(value: object) -> str:
         if value not in values:
             raise Invalid("not a valid value", f"one of: {', '.join(values)}")
-        return str(value)
+        return value
 
     return parse
 
@@ -214,7 +214,7 @@ def patterns(value: object) -> tuple[str, ...]:
     Raises:
         Invalid: no list, an entry that is no text, or one that is no regular expression.
     """
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         raise Invalid("expected a list of regular expressions", 'write a list, e.g. ["orders", "flights.*"]')
     return tuple(_pattern(number, entry) for number, entry in enumerate(value, start=1))
 

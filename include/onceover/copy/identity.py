@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from onceover.clock import now_ms
 from onceover.stops.record import Stop
@@ -22,4 +23,5 @@ class LaneIdentity:
     def stamped(self, stop: Stop) -> Stop:
         """Return ``stop`` with the time and generation that it is written with."""
         fields = {k: v for k, v in stop.to_json().items() if k != "v"}
-        return Stop(**{**fields, "at_ms": now_ms(), "generation": self.generation})
+        stamped: dict[str, Any] = {**fields, "at_ms": now_ms(), "generation": self.generation}
+        return Stop(**stamped)

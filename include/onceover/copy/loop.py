@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NoReturn
 
 from onceover.clock import now_ms
 from onceover.copy.account import Account, Waiting
@@ -446,7 +447,7 @@ class CopyLoop:
             if ack.outgoing.source is not None:
                 self.partitions[ack.outgoing.source].acknowledged(ack)
 
-    def _refused(self, refused: Refused) -> None:
+    def _refused(self, refused: Refused) -> NoReturn:
         """Note what the target did not take, so that the next attempt deals with it; then reset.
 
         Raises:

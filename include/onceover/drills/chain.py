@@ -244,7 +244,7 @@ def fenced_topics(chain: Iterable[JournalEntry]) -> set[str]:
 
 
 def _is_mark(value: object) -> bool:
-    return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(v, str) for v in value)
+    return isinstance(value, (list, tuple)) and len(value) == 2 and all(isinstance(v, str) for v in value)
 
 
 def confirmed(chain: Iterable[JournalEntry], drill: str, step: str) -> JournalEntry | None:

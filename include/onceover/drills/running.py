@@ -194,7 +194,7 @@ def known(about: DrillAbout, clusters: tuple[str, str], journal: DrillJournal, f
 def said(result: StepResult) -> Mapping[str, Any]:
     """Return what the journal holds of a step: no names of other people's groups or topics, no texts."""
     numbers = {key: value for key, value in result.evidence.items() if isinstance(value, bool | int | float)}
-    code = None if result.error is None else str(result.error.code)
+    code = None if result.error is None else result.error.code
     return {"step": result.name, "state": str(result.state), "evidence": numbers, "code": code}
 
 

@@ -87,9 +87,9 @@ def _matches(contents: pa.BinaryArray, anchored: str) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _anchored(name: str, pattern: str) -> str:
+def _anchored(name: str, given: object) -> str:
     """Return what matches where ``pattern`` matches all."""
-    pattern = str(pattern)
+    pattern = str(given)  # a flow file may hold a number
     if objection(pattern) is not None:
         raise UsageError(f"{name} is not a regular expression", expected="RE2's syntax", resolve=_FIX)
     anchored = whole(pattern)

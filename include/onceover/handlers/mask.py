@@ -59,7 +59,7 @@ class MaskFields:
 def _plant(wanted: dict[str, _Wanted], path: list[str]) -> None:
     """Add a path; one that is a part of another hides the larger part."""
     for step in path[:-1]:
-        below = wanted.setdefault(step, {})
+        below: _Wanted = wanted.setdefault(step, {})
         if below is None:
             return
         wanted = below

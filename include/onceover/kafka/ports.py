@@ -279,7 +279,7 @@ class Cluster(LogEnds, GroupPositions, ProducerIds, Brokers, Protocol):
     def __enter__(self) -> Self: ...
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
 

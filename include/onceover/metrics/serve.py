@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _SILENT_S
     server_version = "onceover"
     sys_version = ""
-    answer: Callable[[], bytes]
+    answer: staticmethod[[], bytes]
 
     def do_GET(self) -> None:
         """Answer a scrape."""

@@ -100,15 +100,19 @@ class Repairer:
     Args:
         identity: name, lanes and hash of the flow file.
         source: source cluster; ``target`` likewise.
-        plan: computes the plan from what is there now.
+        planning: computes the plan from what is there now.
         journal: opens what everything is written down in.
     """
 
     identity: FlowIdentity
     source: Cluster
     target: Cluster
-    plan: Callable[[], Repair]
+    planning: Callable[[], Repair]
     journal: OpenJournal
+
+    def plan(self) -> Repair:
+        """Return what would be done now, as ``planning.operation`` has it."""
+        return self.planning()
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> Repaired:
         """Do what a plan computed now says, as ``planning.operation`` has it.

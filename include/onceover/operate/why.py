@@ -163,9 +163,7 @@ def with_plan(found: Why, changes: Iterable[str], refused: Sequence[Refusal]) ->
     """
     for refusal in refused:
         line = f"{_named(found.topic, found.partition)} is not copied: {refusal.code}: {refusal.message}"
-        return replace(
-            found, answer=Answer.REFUSED, line=line, code=str(refusal.code), resolve=refusal.resolve
-        )
+        return replace(found, answer=Answer.REFUSED, line=line, code=refusal.code, resolve=refusal.resolve)
     planned = [f"planned, and not done yet: {change}" for change in changes]
     return replace(found, details=(*planned, *found.details))
 

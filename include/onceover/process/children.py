@@ -245,7 +245,7 @@ class ChildProcess:
 
     def _has_exited(self) -> bool:
         try:
-            return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
+            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             # `terminate` of the register ended and reaped it in this same process. The id may be
             # anybody's now, so there is no group to sweep; wait() records an exit code of 0.

@@ -132,7 +132,7 @@ class SeamSearch:
     @staticmethod
     def _from_start(seat: Seat, copied: list[RecordPrint], stretch: _Stretch) -> bool:
         """Tell whether both stretches begin with the very first records of logs that lost none."""
-        return bool(stretch.start == seat.start == seat.target_start == 0 and copied[0].offset == 0)
+        return stretch.start == seat.start == seat.target_start == 0 and copied[0].offset == 0
 
     def _hidden(self, seat: Seat, copied: list[RecordPrint], following: RecordPrint) -> int:
         """Return how many records at the target's end may hold the one that follows the seam; 0: none do.

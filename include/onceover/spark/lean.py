@@ -16,7 +16,7 @@ def leave_out_pandas() -> None:
     of_numpy = (NumpyArrayConverter, NumpyScalarConverter)
     INPUT_CONVERTER[:] = [each for each in INPUT_CONVERTER if not isinstance(each, of_numpy)]
     # `mapInArrow` asks for its version, and hands over Arrow. The lock file says which one is there.
-    functions.require_minimum_pandas_version = _not_asked  # type: ignore[attr-defined]
+    functions.require_minimum_pandas_version = _not_asked  # pyrefly: ignore[missing-attribute]
 
 
 def _not_asked() -> None:

@@ -62,7 +62,8 @@ def is_ending(spark: SparkSession) -> bool:
     """Tell whether the JVM was told to end, or is gone."""
     jvm: Any = spark._jvm
     try:
-        return bool(spark.sparkContext._jsc.sc().isStopped()) or _in_shutdown(jvm)
+        context: Any = spark.sparkContext._jsc
+        return bool(context.sc().isStopped()) or _in_shutdown(jvm)
     except (Py4JError, ConnectionError):
         return True
 

@@ -47,7 +47,7 @@ class Segment(NamedTuple):
 
     source: int
     target: int
-    count: int  # type: ignore[assignment]  # the format's word; nobody counts items of a segment
+    count: int  # the format's word; nobody counts items of a segment
 
     @property
     def source_end(self) -> int:

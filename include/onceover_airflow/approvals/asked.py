@@ -124,7 +124,7 @@ def was_run_cleared(context: Context) -> bool:
 def _was_cleared(context: Context) -> bool:
     """Tell whether the task at hand was cleared after a try of it, by how many tries Airflow grants it."""
     task_instance = context["ti"]
-    return bool(task_instance.max_tries > (task_instance.task.retries or 0))
+    return task_instance.max_tries > (task_instance.task.retries or 0)
 
 
 def _note_of(context: Context) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -74,7 +74,7 @@ class FlowJobOperator(BaseOperator):
     """
 
     # Names only: nothing else of a job is for the task's page.
-    template_fields: Sequence[str] = ("flow", "master")
+    template_fields: Collection[str] = ("flow", "master")
     ui_color = "#e8f0fe"
     # Which of a flow's jobs a catalogue of lineage is told of.
     told_of: ToldOf
@@ -274,7 +274,7 @@ class ReplicateOperator(FlowJobOperator):
     :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
     """
 
-    template_fields: Sequence[str] = ("flow", "until", "master")
+    template_fields: Collection[str] = ("flow", "until", "master")
     operator_extra_links = (SparkUiLink(),)
     told_of = ToldOf.COPY
 

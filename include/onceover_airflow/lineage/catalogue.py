@@ -83,7 +83,7 @@ def _is_wanted(operator: BaseOperator, context: Context) -> bool:
 
     ti = context["ti"]
     policy = resolve_task_emission_policy(operator=operator, dag_id=ti.dag_id, task_id=ti.task_id)
-    return bool(policy.emit and policy.extract_operator_metadata)
+    return policy.emit and policy.extract_operator_metadata
 
 
 def _parent(context: Context) -> RunFacet:

@@ -7,7 +7,7 @@ own words; the report is named in the log and in the XCom whichever it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -157,7 +157,7 @@ class AuditOperator(FlowJobOperator):
     :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
     """
 
-    template_fields: Sequence[str] = ("flow", "topics", "since", "full", "master")
+    template_fields: Collection[str] = ("flow", "topics", "since", "full", "master")
     operator_extra_links = _PAGES
     told_of = ToldOf.AUDIT
 
@@ -167,7 +167,7 @@ class AuditOperator(FlowJobOperator):
         flow: str,
         topics: str = "",
         since: str = "watermark",
-        full: str = "False",
+        full: str | bool = "False",
         master: str = "",
         **kwargs: Any,
     ) -> None:
@@ -246,7 +246,7 @@ class ReportOperator(BaseOperator):
     :param flow: the flow's name (templated)
     """
 
-    template_fields: Sequence[str] = ("flow",)
+    template_fields: Collection[str] = ("flow",)
     operator_extra_links = _PAGES
 
     def __init__(self, *, flow: str, **kwargs: Any) -> None:

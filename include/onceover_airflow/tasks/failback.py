@@ -285,7 +285,7 @@ class AwaitCaughtUp(BaseSensorOperator):
     :param started: the task that may have started it a moment ago
     """
 
-    template_fields: Sequence[str] = ("flow",)
+    template_fields: Collection[str] = ("flow",)
 
     def __init__(self, *, flow: str, started: str, **kwargs: Any) -> None:
         super().__init__(mode="reschedule", poke_interval=_LOOK_S, timeout=_CATCHES_UP_S, **kwargs)

@@ -7,7 +7,7 @@ whichever it was.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -141,7 +141,7 @@ class RehearseOperator(BaseOperator):
     :param flow: the flow's name (templated)
     """
 
-    template_fields: Sequence[str] = ("flow",)
+    template_fields: Collection[str] = ("flow",)
     operator_extra_links = (RehearsalLink(),)
 
     def __init__(self, *, flow: str, **kwargs: Any) -> None:

@@ -198,7 +198,8 @@ def _parse(document: Mapping[str, Any]) -> FeedStatus:
     Raises:
         KeyError, TypeError: it is something else.
     """
-    return FeedStatus(**{**document, "fed": operator.index(document["fed"])})
+    fields: dict[str, Any] = {**document, "fed": operator.index(document["fed"])}
+    return FeedStatus(**fields)
 
 
 def _write(path: Path, status: FeedStatus) -> None:

@@ -299,5 +299,5 @@ def _read_headers(message: Message, log: Log) -> list[tuple[str, bytes | None]] 
         if len(log.notes) < _MAX_NOTES:
             log.notes.append(f"offset {message.offset()}: header name not UTF-8; only one name is compared")
         # No real name begins with a zero byte here: librdkafka cuts names at the first.
-        return [("\0not UTF-8", bytes(cause.object))]
+        return [("\0not UTF-8", cause.object)]
     return headers

@@ -70,7 +70,12 @@ def flow_file(replicate: str | None = None, audit: str | None = "@daily") -> Flo
 
 def told(file: Flow | None = None, /, **changes: Any) -> Figures:
     """Return the samples of a flow that runs, in order, with changes."""
-    return seen(running_entry(**{"last_commit_ms": None, **changes}), file or flow_file())
+    return seen(_running(changes), file or flow_file())
+
+
+def _running(changes: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, Any] = {"last_commit_ms": None, **changes}
+    return running_entry(**fields)
 
 
 def seen(entry: Mapping[str, Any], file: Flow | None) -> Figures:
@@ -131,7 +136,7 @@ def broken(code: str | None = None) -> Figures:
 
 def beside(**changes: Any) -> Figures:
     """Return the samples of a flow whose file was in order once, and is not any more."""
-    entry = running_entry(**{"last_commit_ms": None, **changes})
+    entry = _running(changes)
     return seen(with_fault(entry, UsageError("unknown key")), flow_file())
 
 

@@ -169,6 +169,7 @@ def test_lost_port_is_replaced_and_close_leaves_nothing(
     try:
         cluster = KafkaCluster.start(tmp_path, "closed")
     finally:
+        stolen = None
         if StolenOnce.thief is not None:
             stolen = StolenOnce.thief.getsockname()[1]
             StolenOnce.thief.close()
@@ -177,7 +178,7 @@ def test_lost_port_is_replaced_and_close_leaves_nothing(
 
     cluster.close()
 
-    assert port != stolen
+    assert stolen is not None and port != stolen
     assert not psutil.pid_exists(pid)
     PortReservation(port).release()
     assert (cluster.nodes[0].data / "meta.properties").exists()
@@ -209,6 +210,6 @@ def test_killed_parent_takes_its_brokers_with_it(tmp_path: Path) -> None:
 
 def _runs(process: psutil.Process) -> bool:
     try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -118,7 +118,7 @@ def test_a_partition_whose_transactions_always_fail_is_noted_then_stops_and_the_
         filled(replica, topic)
         for partition in (0, 2):
             wait_until(
-                lambda partition=partition: len(replica.target_records(topic, partition)) == 2 * _COUNT,  # type: ignore[misc]
+                lambda partition=partition: len(replica.target_records(topic, partition)) == 2 * _COUNT,
                 _TIMEOUT_S,
                 f"partition {partition}",
             )
@@ -150,7 +150,7 @@ def test_while_nothing_gets_through_for_anybody_nobody_is_blamed(
         neighbour.minds.clear()
         for partition in range(3):
             wait_until(
-                lambda partition=partition: len(replica.target_records(topic, partition)) == _COUNT,  # type: ignore[misc]
+                lambda partition=partition: len(replica.target_records(topic, partition)) == _COUNT,
                 _TIMEOUT_S,
                 f"partition {partition}",
             )

@@ -54,7 +54,7 @@ def newest(replica: Replica, capsys: pytest.CaptureFixture[str]) -> dict[str, An
 
 
 def is_paused(child: ChildProcess) -> bool:
-    return bool(psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
+    return psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
 
 
 def evidence_of(told: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -308,7 +308,10 @@ def test_the_authorizer_that_the_unit_tests_go_by_answers_as_the_brokers_own(
     for topic, some in zip(topics, rules, strict=True):
         for operation, options in some:
             changed = {key: value for key, value in options.items() if key == "host"}
-            kept = {"who": OWN, **{key: value for key, value in options.items() if key != "host"}}
+            kept: dict[str, Any] = {
+                "who": OWN,
+                **{key: value for key, value in options.items() if key != "host"},
+            }
             bound.append(acl(topic, operation, **kept)._replace(**changed))
     superusers[0].create(bound)
     wait_until(lambda: superusers[0].topic_acls() >= set(bound), 30.0, "the broker goes by them")

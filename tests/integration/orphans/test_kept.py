@@ -49,7 +49,8 @@ def refused(replica: Orphaned, capsys: Capture, topic: str, code: str, *, writte
     codes = {each["code"] for each in done["refused"]}
     assert (exit_code, codes, done["written"], done["rebuilt"]) == (DECIDE, {code}, written, [])
     assert replica.behind(topic, 0) == before
-    return "; ".join(each["message"] for each in done["refused"])
+    messages: list[str] = [each["message"] for each in done["refused"]]
+    return "; ".join(messages)
 
 
 def kept_after(replica: Orphaned, change: Callable[[], object], match: str) -> NeedsOperator:

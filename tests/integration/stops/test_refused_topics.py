@@ -39,7 +39,7 @@ def do(replica: Replica, capsys: Capture, resolve: str) -> None:
     elif topic := _DELETE.match(resolve):
         delete_topics(replica.target_client, [topic[1]])
     else:
-        exclude(replica.flow.path, _EXCLUDE.search(resolve)[1])  # type: ignore[index]  # fails where nothing is said
+        exclude(replica.flow.path, _EXCLUDE.search(resolve)[1])  # pyrefly: ignore[unsupported-operation]  # fails where nothing is said
 
 
 def exclude(path: Path, topic: str) -> None:

@@ -32,7 +32,7 @@ def _try(port: int) -> dict[str, bool]:
     from py4j.protocol import Py4JJavaError
     from pyspark.java_gateway import launch_gateway
 
-    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway = launch_gateway()
     jvm = gateway.jvm
     spark = jvm.org.apache.spark
     names = getattr(spark.internal.config, "package$").__getattr__("MODULE$")

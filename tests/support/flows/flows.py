@@ -209,7 +209,7 @@ class FlowProcess:
     @property
     def paused(self) -> bool:
         """True when it has stopped itself, or was paused."""
-        return bool(psutil.Process(self.child.pid).status() == psutil.STATUS_STOPPED)
+        return psutil.Process(self.child.pid).status() == psutil.STATUS_STOPPED
 
     def wait(self, timeout_s: float) -> int:
         """Wait for its end; return the exit code, negative for a signal."""

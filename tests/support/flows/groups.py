@@ -139,6 +139,7 @@ def consume(
     """Read so many records as a member of the group, and commit; return their offsets."""
     consumer = _consumer(client, group, **{"group.protocol": protocol, "auto.offset.reset": reset})
     read: list[int] = []
+    message = None
     try:
         consumer.subscribe([topic])
         while len(read) < count:

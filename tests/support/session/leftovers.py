@@ -36,8 +36,8 @@ def own_listening_ports() -> list[int]:
 def carries_mark(process: psutil.Process, session: str) -> bool:
     """Tell whether this session started the process, directly or not."""
     try:
-        return bool(process.environ().get(SESSION_VARIABLE) == session)
-    except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess, OSError):
+        return process.environ().get(SESSION_VARIABLE) == session
+    except (psutil.AccessDenied, psutil.NoSuchProcess, OSError):
         # Somebody else's process, or one that ended while we looked.
         return False
 

@@ -10,7 +10,7 @@ left.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
@@ -24,15 +24,15 @@ _TOGETHER: Final = {
 }
 
 
-class SharedSystems(LoadFileScheduling):  # type: ignore[misc]
+class SharedSystems(LoadFileScheduling):
     """By file, but all parts that belong together to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        scope: str = super()._split_scope(nodeid)
+        scope = super()._split_scope(nodeid)
         return next((part for start, part in _TOGETHER.items() if scope.startswith(start)), scope)
 
 
-def make_scheduler(config: pytest.Config, log: object) -> SharedSystems:
+def make_scheduler(config: pytest.Config, log: Any) -> SharedSystems:
     """Return the scheduler for a run with workers."""
     return SharedSystems(config, log)
 

@@ -297,7 +297,7 @@ def _check_mark(
     if mark is None:
         assert old is None
         return
-    begin, target_begin, at_ms = (old.offset, old.target_offset, old.at_ms) if old else (0, 0, -1)  # type: ignore[attr-defined]
+    begin, target_begin, at_ms = (old.offset, old.target_offset, old.at_ms) if old else (0, 0, -1)  # pyrefly: ignore[missing-attribute]
     assert mark.offset >= begin, "a watermark goes back"
     unproven = facts.unproven(partition, begin, mark.offset)
     assert not unproven, f"below the watermark {mark.offset}, and never proven: {sorted(unproven)}"

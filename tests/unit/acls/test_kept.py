@@ -612,7 +612,7 @@ def test_allows_that_cannot_follow_the_source_any_more_are_told(
     beside.notes.values.clear()
     beside.now_s += 61
     beside.tick(flights="flights")
-    assert [refusal.code for refusal in beside.sync.refused] == [problem.code]  # type: ignore[attr-defined]
+    assert [refusal.code for refusal in beside.sync.refused] == [problem.code]  # pyrefly: ignore[missing-attribute]
 
 
 def test_allows_that_the_target_does_not_let_go_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,5 +21,5 @@ def test_proof_becomes_no_younger_where_the_target_was_not_looked_at_behind_it(
     result = replace(
         audits.good_partition(0), source_from=200, verified_before=200, target_from=target_from, target_to=201
     )
-    content = Content(snapshot, (result,), audits.STARTED_MS)  # type: ignore[arg-type]
+    content = Content(snapshot, (result,), audits.STARTED_MS)  # pyrefly: ignore[bad-argument-type]
     assert bool(proven(content)) is is_renewed

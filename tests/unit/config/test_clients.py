@@ -80,7 +80,7 @@ def test_a_clients_values_are_those_that_stand_in_its_file(tmp_path: Path, passw
     lines += [f"sasl.username: {password}", f"sasl.password: {password}"]
     path.write_text("\n".join(lines))
     path.chmod(0o600)
-    spec = ClusterSpec(alias="east", client_file=str(path))  # type: ignore[arg-type]
+    spec = ClusterSpec(alias="east", client_file=str(path))
     client = resolve_client(spec, where="f.yaml: source", environ={})
     assert (client.properties["sasl.username"], client.properties["sasl.password"]) == (password, password)
 
@@ -199,7 +199,7 @@ def test_name_that_no_shell_can_export_is_set_in_front_of_the_command() -> None:
 def _write(path: Path, text: str | bytes, mode: int = 0o600) -> ClusterSpec:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     path.chmod(mode)
-    return ClusterSpec(alias="west", client_file=str(path))  # type: ignore[arg-type]
+    return ClusterSpec(alias="west", client_file=str(path))
 
 
 def _resolve(spec: ClusterSpec) -> ClientConfig:
@@ -304,8 +304,8 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
         (tmp_path, "not a regular file"),
         (tmp_path / "x", "No such file"),
     ):
-        spec = ClusterSpec(alias="west", client_file=str(path))  # type: ignore[arg-type]
-        (line,) = _faults(lambda spec=spec: _resolve(spec))  # type: ignore[misc]
+        spec = ClusterSpec(alias="west", client_file=str(path))
+        (line,) = _faults(lambda spec=spec: _resolve(spec))
         assert words in line
 
 

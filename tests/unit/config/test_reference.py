@@ -39,9 +39,8 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _with(key: str, value: Any) -> dict[str, Any]:
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    return dict(value)
+    part, _, rest = key.partition(".")
+    return {part: _with(rest, value) if rest else value}
 
 
 def test_the_reference_names_every_key_and_no_other() -> None:

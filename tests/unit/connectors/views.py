@@ -30,7 +30,7 @@ Records = list[tuple[int, bytes, bytes | None]]
 
 def facts(**changes: Any) -> WorkerFacts:
     """Return a Connect cluster; ``changes`` to one of 4.3.0 with exactly-once."""
-    known = {
+    known: dict[str, Any] = {
         "version": "4.3.0",
         "kafka_cluster_id": "id",
         "group_id": "g",
@@ -63,7 +63,7 @@ def connector(topic: str | None = None, state: str = RUNNING, **changes: Any) ->
     """Return source connector ``c``, running with one task unless told otherwise."""
     config = {"name": "c", "tasks.max": "2", **({OFFSETS_TOPIC_KEY: topic} if topic else {})}
     tasks = (TaskState(0, RUNNING, "w:8083"),) if state == RUNNING else ()
-    known = {"name": "c", "type": "source", "state": state, "tasks": tasks, "config": config}
+    known: dict[str, Any] = {"name": "c", "type": "source", "state": state, "tasks": tasks, "config": config}
     return ConnectorState(**{**known, **changes})
 
 
@@ -72,7 +72,7 @@ def view(
 ) -> ConnectorView:
     """Return what is seen of connector ``c``: ``base`` in the shared topic, ``own`` in its own (None: there
     is none)."""
-    known = {
+    known: dict[str, Any] = {
         "state": connector(),
         "facts": facts(),
         "topic": OWN,

@@ -73,7 +73,7 @@ def give_up(task: LaneTask, on_record: dict[str, Any] | None = None) -> None:
         session._known_stops()
         if on_record is not None:
             on_record.update(session._wait_notes(()))
-        session._producer.in_transaction = True  # type: ignore[misc]
+        session._producer.in_transaction = True  # pyrefly: ignore[read-only]
         raise MustReset("lost")
 
 
@@ -143,7 +143,7 @@ def test_what_is_about_the_flow_itself_is_nobodys_trouble(
 
 def test_with_a_handler_any_partition_may_have_written_there(task: LaneTask) -> None:
     """Who it was is not known: all of the topic's wait, and none of another topic's."""
-    use = HandlerUse("h", lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    use = HandlerUse("h", lambda *_: None, lambda _: None, lambda _: None)  # pyrefly: ignore[bad-argument-type]
     task.lane_handler = LaneHandler(use=use)
     assert noted(task, NotNow("error 6").about(("copy", 7))) == (True, {A, B})
 
@@ -287,7 +287,7 @@ def test_a_missing_right_on_the_flows_own_topics_still_ends_the_run(task: LaneTa
 
 def test_with_a_handler_who_writes_to_a_bad_partition_is_found(task: LaneTask) -> None:
     """Before, all partitions of the topic were stopped for it."""
-    use = HandlerUse("h", lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    use = HandlerUse("h", lambda *_: None, lambda _: None, lambda _: None)  # pyrefly: ignore[bad-argument-type]
     task.lane_handler = LaneHandler(use=use)
     error = MustReset("error 6").about(("copy", 7))
     assert shared(task, error, A, B) and not task.known.troubles

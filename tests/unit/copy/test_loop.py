@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import cramjam
 import pytest
 
 from onceover.copy.loop import CopySettings, Until
+from onceover.copy.partition import PartitionCopy
 from onceover.copy.reading import Throttle
 from onceover.copy.review import Reviewed
 from onceover.errors import MustReset, NeedsOperator
@@ -544,9 +544,11 @@ def test_what_is_over_once_is_over() -> None:
     class Wavering(Until):
         told = 0
 
-        def over(self, *what: Any) -> bool:
+        def over(
+            self, partitions: Collection[PartitionCopy], waiting: Collection[TopicPartition] = ()
+        ) -> bool:
             # Somebody is waited for again right after the first time that there was nobody.
-            self.told += super().over(*what)
+            self.told += super().over(partitions, waiting)
             return self.told == 1 or not setting.source.script
 
     batches = [stored(n * 20, 20) for n in range(6)]

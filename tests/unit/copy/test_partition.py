@@ -80,7 +80,7 @@ def test_batch_with_holes_is_reencoded_and_its_runs_are_exact() -> None:
 
 def crc_of(batch: bytearray) -> int:
     """Return the CRC that the header's field should hold."""
-    return int(crc32c.crc32c(bytes(batch[21:])))
+    return crc32c.crc32c(bytes(batch[21:]))
 
 
 def test_straddling_batch_gives_its_tail_only() -> None:

@@ -132,7 +132,7 @@ def spread(
             sizes.append([len(one.batch) for one in batches])
         send(batches)
 
-    setting.producer.send = counted  # type: ignore[method-assign]
+    setting.producer.send = counted  # pyrefly: ignore[method-assign]
     return setting, sizes
 
 

@@ -89,7 +89,7 @@ class Scene:
             "f",
             cluster,
             cluster,
-            self.fetcher,  # type: ignore[arg-type]
+            self.fetcher,  # pyrefly: ignore[bad-argument-type]
             LaneHandler(),
             {},
             self.troubles,

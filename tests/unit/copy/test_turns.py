@@ -89,7 +89,7 @@ def test_what_was_handled_is_not_handed_over_again(monkeypatch: pytest.MonkeyPat
     asked: list[int] = []
     process = handling.process
 
-    def spy(group, request):  # type: ignore[no-untyped-def]
+    def spy(group, request):  # pyrefly: ignore[implicit-any-parameter,unannotated-return]
         asked.append(group.end)
         return process(group, request)
 

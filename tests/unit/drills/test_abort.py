@@ -95,7 +95,7 @@ def ended(
     if_dead: bool = False,
 ) -> Aborted:
     fence = LeftFence(lambda: fenced, lambda: (), lambda: None, lambda *_: {})
-    return abort(journal, removal, fence, "orders-dr", pause, if_dead=if_dead)  # type: ignore[arg-type]
+    return abort(journal, removal, fence, "orders-dr", pause, if_dead=if_dead)  # pyrefly: ignore[bad-argument-type]
 
 
 class Unheard(Removal):
@@ -116,7 +116,7 @@ def test_writers_are_let_in_though_a_broker_is_silent_that_has_nothing_to_do_wit
         journal.put("d1", chains.BEGUN)
     fence = LeftFence(lambda: left, tuple, lambda: None, letting_in(let_in.extend))
     with pytest.raises(Retriable, match="writers of 1 topics are let in again, but broker 3"):
-        abort(journal, Unheard(), fence, "orders-dr", lambda _: False)  # type: ignore[arg-type]
+        abort(journal, Unheard(), fence, "orders-dr", lambda _: False)  # pyrefly: ignore[bad-argument-type]
     assert let_in == ["orders"]
 
 
@@ -130,7 +130,7 @@ def test_what_rehearsals_have_left_is_taken_away_though_writers_cannot_be_let_in
 
     fence = LeftFence(lambda: {"orders"}, tuple, lambda: None, gone)
     with pytest.raises(Retriable, match="no broker of east answers"):
-        abort(journal, removal, fence, "orders-dr", lambda _: False)  # type: ignore[arg-type]
+        abort(journal, removal, fence, "orders-dr", lambda _: False)  # pyrefly: ignore[bad-argument-type]
     assert removal.there.nothing
 
 

@@ -57,7 +57,7 @@ def tried(operation: Switchover, approval: Approval) -> str:
     except Began:
         return "begins"
     except NeedsOperator as error:
-        return str(error.code)
+        return error.code
     return "ends"
 
 

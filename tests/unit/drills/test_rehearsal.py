@@ -246,7 +246,7 @@ def test_the_trend_ends_where_the_drills_do() -> None:
 def test_what_the_look_may_not_see_is_a_finding() -> None:
     """No right for groups, topics or clients: nothing is counted as none."""
     problem = {"message": "not authorized", "resolve": "grant DESCRIBE"}
-    found = {
+    found: dict[str, Any] = {
         "needs": [],
         "ready": False,
         "losses": None,

@@ -87,7 +87,7 @@ def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too(*, is
     steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
     with pytest.raises(Retriable):
         steps.look(Deadline(5.0))
-    steps._not_promoted = gone  # type: ignore[method-assign]
+    steps._not_promoted = gone  # pyrefly: ignore[method-assign]
     with pytest.raises(Retriable):
         steps.undo(Deadline(5.0))
     told = dict(steps.findings)["STILL_FENCED"]
@@ -118,7 +118,7 @@ def test_who_is_cut_off_from_the_target_names_a_fence_that_it_may_have_made(*, b
     made = SimpleNamespace(how="./switch fence", make=away)
     parts = SimpleNamespace(flow="orders-dr", fence=made, lifted=None, **sides)
     steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
-    steps._not_promoted = away  # type: ignore[method-assign]
+    steps._not_promoted = away  # pyrefly: ignore[method-assign]
     if began:
         with pytest.raises(Retriable):
             steps.fence(Deadline(5.0))

@@ -348,7 +348,7 @@ def test_a_memory_that_cannot_be_written_ends_it_before_any_commit() -> None:
     def fail(*_: object) -> None:
         raise NeedsOperator("no", code="FULL")
 
-    world.write = fail  # type: ignore[method-assign,assignment]
+    world.write = fail  # pyrefly: ignore[bad-assignment,method-assign]
     sync = Sync(world)
     with pytest.raises(NeedsOperator):
         sync.apply()

@@ -167,7 +167,7 @@ def at(**changes: object) -> PartitionFacts:
         "translation": Translated(20),
         "end": 30,
     }
-    return PartitionFacts(**{**start, **changes})  # type: ignore[arg-type]
+    return PartitionFacts(**{**start, **changes})  # pyrefly: ignore[bad-argument-type]
 
 
 OURS = Remembered(10, frozenset({12, 20}), NOW_MS - 1000)

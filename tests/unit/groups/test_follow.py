@@ -64,7 +64,7 @@ def test_a_cluster_that_is_away_ends_nothing() -> None:
             raise Retriable("east is away")
         return real()
 
-    world.read = away  # type: ignore[method-assign]
+    world.read = away  # pyrefly: ignore[method-assign]
     run = Run(world, 3)
     followed = run.go()
     assert (followed.cycles, followed.failed, followed.exit_code) == (3, 2, 0)

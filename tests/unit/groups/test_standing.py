@@ -24,7 +24,7 @@ def facts(number: int, committed: int, current: int | None, translation: Transla
 
 
 def group(name: str, *partitions: PartitionFacts, **changes: object) -> GroupFacts:
-    return GroupFacts(name=name, type="classic", partitions=partitions, **changes)  # type: ignore[arg-type]
+    return GroupFacts(name=name, type="classic", partitions=partitions, **changes)  # pyrefly: ignore[bad-argument-type]
 
 
 def view(*groups: GroupFacts) -> GroupView:

@@ -117,8 +117,8 @@ def spread_batch(batch: pa.RecordBatch, partitions: int, bad: str | None = None)
     )
 
 
-spread.target_partitions = lambda _: 5  # type: ignore[attr-defined]
-spread_batch.target_partitions = lambda _: 5  # type: ignore[attr-defined]
+spread.target_partitions = lambda _: 5  # pyrefly: ignore[missing-attribute]
+spread_batch.target_partitions = lambda _: 5  # pyrefly: ignore[missing-attribute]
 
 
 class Wider:
@@ -244,7 +244,7 @@ class NotCallable:
     """Has no ``__call__``."""
 
 
-def untyped(record):  # type: ignore[no-untyped-def]  # what the check is for
+def untyped(record):  # pyrefly: ignore[implicit-any-parameter,unannotated-return]  # what the check is for
     """Does not say what it takes."""
     return (record,)
 
@@ -254,7 +254,7 @@ def narrow(record: Record) -> Iterable[Record]:
     return (record,)
 
 
-narrow.target_partitions = lambda count: count - 1  # type: ignore[attr-defined]
+narrow.target_partitions = lambda count: count - 1  # pyrefly: ignore[missing-attribute]
 
 NUMBER = 7
 
@@ -302,14 +302,14 @@ def unwritable(record: Record) -> dict[str, Any]:
 def much_the_same(record: Record) -> Iterable[Record]:
     """Return what can be written, though it is not quite of the type."""
     headers = (("h", bytearray()),)
-    return (Record(record.topic, 1, float(record.offset), 5, np.bytes_(b"k"), bytearray(b"v\0"), headers),)  # type: ignore[arg-type]  # as untyped code does
+    return (Record(record.topic, 1, float(record.offset), 5, np.bytes_(b"k"), bytearray(b"v\0"), headers),)  # pyrefly: ignore[bad-argument-type]  # as untyped code does
 
 
 def buffers(record: Record) -> Iterable[Record]:
     """Return single bytes that belong to something else: a part of a value, Arrow's, NumPy's."""
     key = np.array([107, 0xFF], np.uint8)
     headers = (("h", pa.py_buffer(b"\0w")), ("n", None))
-    yield Record(record.topic, 1, record.offset, 5, key, memoryview(b"magicabc")[5:], headers)  # type: ignore[arg-type]  # as untyped code does
+    yield Record(record.topic, 1, record.offset, 5, key, memoryview(b"magicabc")[5:], headers)  # pyrefly: ignore[bad-argument-type]  # as untyped code does
 
 
 def outcome(record: Record, what: Any) -> Any:

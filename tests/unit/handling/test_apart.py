@@ -119,7 +119,7 @@ def test_flow_check_loads_it_there_too(written: Written) -> None:
     ],
 )
 def test_what_is_wrong_with_it_is_said_as_ever(written: Written, text: str, body: str, said: str) -> None:
-    flow = written(text, body)  # type: ignore[call-arg]
+    flow = written(text, body)  # pyrefly: ignore[bad-argument-count]
     with pytest.raises(UsageError, match=said) as caught, partitions_apart(flow) as counts:
         counts(2)
     assert caught.value.code == "HANDLER"

@@ -47,7 +47,7 @@ def test_letters_go_to_the_partition_of_the_same_rest() -> None:
 def test_without_a_dead_letter_topic_nobody_is_asked() -> None:
     """Plain flows pay nothing."""
     lane_handler = LaneHandler()
-    lane_handler.open(None)  # type: ignore[arg-type]
+    lane_handler.open(None)  # pyrefly: ignore[bad-argument-type]
     assert lane_handler.dead_letter_of(SOURCE, UUID(int=7)) is None
 
 

@@ -71,7 +71,7 @@ def test_fence_takes_only_ok_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> N
     def retry(attempt: object, _deadline: object = None) -> object:
         for _ in range(9):
             try:
-                return attempt()  # type: ignore[operator]
+                return attempt()  # pyrefly: ignore[not-callable]
             except Retriable:
                 continue
         raise AssertionError("never fenced")

@@ -54,7 +54,7 @@ def line(
     made, peer = connect(
         monkeypatch, lambda _key, _version, correlation: framed(correlation, bytes(body_bytes))
     )
-    made._socket = Trickle(peer, clock, most, each_s)  # type: ignore[assignment]
+    made._socket = Trickle(peer, clock, most, each_s)  # pyrefly: ignore[bad-assignment]
     return made
 
 

@@ -122,7 +122,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     found = World()
     monkeypatch.setattr(Clock, "world", found, raising=False)
     monkeypatch.setattr(module, "Deadline", Clock)
-    monkeypatch.setattr(module.time, "sleep", found.sleep)  # type: ignore[attr-defined]
+    monkeypatch.setattr(module.time, "sleep", found.sleep)
     return found
 
 

@@ -139,7 +139,7 @@ def test_a_starter_overtaken_while_starting_is_fenced_and_leaves_the_id_alone(wo
         world.values[names.LAYOUT] = OTHER.to_json()
         return InitResult(0, 1, 1)
 
-    made._target.init_producer_id = overtake  # type: ignore[method-assign, assignment]
+    made._target.init_producer_id = overtake  # pyrefly: ignore[bad-assignment,method-assign]
     with pytest.raises(Fenced):
         made.start()
     assert world.log.count("init leader") == 1

@@ -43,7 +43,7 @@ def told(counts: ReceiptCounts) -> dict[str, float]:
         "fetched": m.LANE_FETCHED,
         "transactions": m.LANE_COMMITTED,
     }
-    return {name: float(figures.samples(spec).get(("orders", "0"), 0)) for name, spec in names.items()}  # type: ignore[arg-type]
+    return {name: float(figures.samples(spec).get(("orders", "0"), 0)) for name, spec in names.items()}  # pyrefly: ignore[bad-argument-type]
 
 
 def test_records_bytes_and_markers_are_counted() -> None:

@@ -23,12 +23,9 @@ _NEWEST: Final = LaneTask(2)
 
 def _calm(name: str, drivers: tuple[Driver, ...], tasks: tuple[LaneTask, ...], **kwargs: Any) -> Scenario:
     """Return a scenario in which processes die or pause, and nothing else happens: it is small."""
-    return Scenario(
-        name,
-        drivers,
-        tasks,
-        **{"timeouts": 0, "lanes_time_out": False, "lanes_reset": False, "replies_get_lost": False, **kwargs},
-    )
+    none = {"timeouts": 0, "lanes_time_out": False, "lanes_reset": False, "replies_get_lost": False}
+    fields: dict[str, Any] = {**none, **kwargs}
+    return Scenario(name, drivers, tasks, **fields)
 
 
 RESTART: Final = Scenario("a start while the run before still copies", (_RUNS, _STARTS), (_OLD, _NEW))

@@ -147,7 +147,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
         monkeypatch.setattr(module, "read_target_logs", lambda *_: looks.pop(0))
         monkeypatch.setattr(module, "last_commit_ms", lambda *_: 1)
         monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.0)
-        return flow_status("f", Source(*by_name), Target())  # type: ignore[arg-type]
+        return flow_status("f", Source(*by_name), Target())  # pyrefly: ignore[bad-argument-type]
 
     return read
 

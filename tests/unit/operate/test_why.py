@@ -46,14 +46,16 @@ def row(partition: int | None = 0, topic: str = "shop.orders", **changes: Any) -
 
 def behind(partition: int = 0, **changes: Any) -> dict[str, Any]:
     """Return one that lacks three offsets."""
-    return row(
-        partition, **{"state": "copying", "position": 7, "lag_offsets": 3, "oldest_missing_s": 4.0, **changes}
-    )
+    lacks = {"state": "copying", "position": 7, "lag_offsets": 3, "oldest_missing_s": 4.0}
+    fields: dict[str, Any] = {**lacks, **changes}
+    return row(partition, **fields)
 
 
 def missing(**changes: Any) -> dict[str, Any]:
     """Return a topic that is not taken in."""
-    return row(None, **{"state": "not_enrolled", "position": None, "lag_offsets": 3, "lane": None, **changes})
+    lacks = {"state": "not_enrolled", "position": None, "lag_offsets": 3, "lane": None}
+    fields: dict[str, Any] = {**lacks, **changes}
+    return row(None, **fields)
 
 
 def listed(name: str, **changes: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def test_works_run_at_the_same_time_and_answer_in_their_order() -> None:
 
 def test_more_works_than_threads_are_all_done() -> None:
     """A limit on how many at once is none on how many."""
-    assert side_by_side([lambda n=n: n for n in range(20)], at_once=3) == list(range(20))  # type: ignore[misc]
+    assert side_by_side([lambda n=n: n for n in range(20)], at_once=3) == list(range(20))
     assert side_by_side([], at_once=3) == []
 
 

@@ -185,7 +185,7 @@ def test_a_log_that_changes_again_and_again_is_given_up(tmp_path: Path, topic: F
     def changed(*_: object, **__: object) -> Iterator[Chunk]:
         raise MapChanged(0)
 
-    topic.read = changed  # type: ignore[method-assign]
+    topic.read = changed  # pyrefly: ignore[method-assign]
     with pytest.raises(Retriable, match="changes again and again"):
         opened(tmp_path)
 

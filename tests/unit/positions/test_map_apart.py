@@ -288,7 +288,7 @@ def test_with_a_handler_everything_has_to_be_known(monkeypatch: pytest.MonkeyPat
 def test_what_could_not_be_read_is_not_waited_for_at_each_question(monkeypatch: pytest.MonkeyPatch) -> None:
     """A group for each of thousands of positions asks; the next look tries again."""
     made, asked = world(), 0
-    each_refresh = made.translator(monkeypatch)._map._index.each_refresh.__func__  # type: ignore[attr-defined]
+    each_refresh = made.translator(monkeypatch)._map._index.each_refresh.__func__
 
     def counted(*arguments: Any, **named: Any) -> Any:
         nonlocal asked

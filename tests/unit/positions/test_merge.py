@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -39,7 +40,7 @@ class FakeMerger:
 
 
 def upkeep(merger: FakeMerger, first_s: float = 0.0, interval_s: float = 3600.0) -> MapUpkeep:
-    return MapUpkeep(merger, first_s=first_s, interval_s=interval_s)  # type: ignore[arg-type]
+    return MapUpkeep(merger, first_s=first_s, interval_s=interval_s)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_a_pass_goes_on_over_ticks_of_bounded_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +135,7 @@ class FakeProducer:
 
 
 class FakeIndex:
-    store = None
+    store: Any = None
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape

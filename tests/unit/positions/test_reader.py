@@ -82,8 +82,8 @@ def test_the_epoch_before_a_point_is_compared(cluster: FakeCluster, monkeypatch:
 
     class Reader(between.IntervalReader):
         def __init__(self, *arguments: object, **more: object) -> None:
-            asked.update({tp.partition: interval for tp, interval in arguments[2].items()})  # type: ignore[attr-defined]
-            super().__init__(*arguments, **more)  # type: ignore[arg-type]
+            asked.update({tp.partition: interval for tp, interval in arguments[2].items()})  # pyrefly: ignore[missing-attribute]
+            super().__init__(*arguments, **more)  # pyrefly: ignore[bad-argument-type]
 
     monkeypatch.setattr("onceover.positions.reader.IntervalReader", Reader)
     list(map_topic(cluster).read({0: Point(3, 5), 1: Point(0)}, {0: 6, 1: 0}, skip=True))

@@ -34,7 +34,7 @@ def looked_for(
 
     monkeypatch.setattr(resume, "behind", behind)
     all_evidence = {SOURCE: evidence}
-    resume._with_what_follows("f", object(), 9, all_evidence, {})  # type: ignore[arg-type]
+    resume._with_what_follows("f", object(), 9, all_evidence, {})  # pyrefly: ignore[bad-argument-type]
     return asked, all_evidence[SOURCE]
 
 

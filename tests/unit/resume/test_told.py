@@ -85,7 +85,8 @@ def test_what_is_not_answered_about_one_partition_says_nothing(target: FakeClust
     told(target).confirm()
     target.untold, target.groups[PROGRESS] = {}, {COPY_A: at(5), COPY_B: at(7)}
     asked = told(target)
-    target.untold, target.groups[PROGRESS] = {COPY_B: denied}, {COPY_A: at(5)}
+    target.untold = {COPY_B: denied}
+    target.groups[PROGRESS] = {COPY_A: at(5)}
     asked.confirm()
 
 

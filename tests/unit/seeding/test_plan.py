@@ -36,7 +36,7 @@ _CAREFUL = Choice()
 def seat(partition: int = 0, *, start: int = 0, end: int = 100, **changes: int | None) -> Seat:
     source, target = TopicPartition("a", partition), TopicPartition("a", partition)
     fields = {"lso": end, **changes}
-    return Seat(source=source, target=target, start=start, end=end, **fields)  # type: ignore[arg-type]
+    return Seat(source=source, target=target, start=start, end=end, **fields)  # pyrefly: ignore[bad-argument-type]
 
 
 def topic(*seats: Seat, enrolled: bool = False) -> SeatedTopic:

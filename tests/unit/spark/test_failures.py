@@ -34,7 +34,7 @@ def through_spark(error: BaseException) -> OnceoverError:
     return error_of(PySparkException(AROUND.format(text=caught.value)))
 
 
-class Asking(Py4JError):  # type: ignore[misc]  # py4j has no types
+class Asking(Py4JError):  # py4j has no types
     """What py4j raises of a JVM's exception: who wants to read it asks that JVM for the stack trace."""
 
     def __str__(self) -> str:

@@ -42,7 +42,7 @@ def test_an_end_that_fails_is_told_where_nothing_else_went_wrong() -> None:
         pass
 
 
-class Objecting(Py4JJavaError):  # type: ignore[misc]
+class Objecting(Py4JJavaError):
     """What py4j raises for an exception in the JVM, without the JVM."""
 
     def __init__(self, text: str) -> None:

@@ -104,7 +104,7 @@ def fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def log_of(target: FakeTarget) -> StateLog:
     """Return a reader of the leader's partition."""
-    return StateLog(target, TOPIC, 0)  # type: ignore[arg-type]
+    return StateLog(target, TOPIC, 0)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_catch_up_waits_for_the_lso_to_pass_the_high_watermark() -> None:
@@ -280,7 +280,7 @@ def test_what_was_replaced_does_not_matter_whatever_it_was(after: bytes | None) 
 def test_only_the_wanted_keys_are_kept() -> None:
     """Whatever another flow's user writes beside them."""
     target = FakeTarget([answer([state(0, layout=1, junk=2, claim=3)])], high_watermark=3, lso=3)
-    assert StateLog(target, TOPIC, 0, prefixes=("layout", "claim")).catch_up() == {  # type: ignore[arg-type]
+    assert StateLog(target, TOPIC, 0, prefixes=("layout", "claim")).catch_up() == {  # pyrefly: ignore[bad-argument-type]
         "layout": 1,
         "claim": 3,
     }
@@ -295,7 +295,7 @@ def test_what_is_kept_has_a_ceiling_that_is_about_the_latest_values(room: LogCap
         state(101, other=value),
     ]
     target = FakeTarget([answer(batches)], high_watermark=102, lso=102)
-    log = StateLog(target, TOPIC, 0, room=room)  # type: ignore[arg-type]
+    log = StateLog(target, TOPIC, 0, room=room)  # pyrefly: ignore[bad-argument-type]
     assert log.catch_up() == {"other": value}
     target.answers = [answer([state(102, more=value), state(103, **{"k" * 60: 1})])]
     target.high_watermark = target.lso = 104

@@ -69,7 +69,7 @@ def states(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(state: Mapping[str, Any]) -> tuple[list[OtherFlow], OtherFlows]:
     """Return the flows that another flow reads: this one's state, and one that is in order."""
     odd, fine = names.state_topic("odd"), names.state_topic("fine")
-    FakeState.values = {odd: state, fine: STATE}  # type: ignore[dict-item]
+    FakeState.values = {odd: state, fine: STATE}  # pyrefly: ignore[bad-assignment]
     others = OtherFlows(where_states_end(leaderless=[odd, fine]))
     return others.read({name: topic(name, 2, source_id(name)) for name in (odd, fine)}), others
 

@@ -103,7 +103,7 @@ class Log:
         self._target, self._values = target, None
 
     def catch_up(self) -> Mapping[str, Any]:
-        self._values = self._values or self._target.values  # type: ignore[assignment]
+        self._values = self._values or self._target.values  # pyrefly: ignore[bad-assignment]
         return cast(Mapping[str, Any], self._values)
 
     def close(self) -> None:

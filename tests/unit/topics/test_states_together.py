@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 from uuid import UUID
 
 import pytest
@@ -32,9 +33,9 @@ def info(topic: str, leader: int = 1) -> TopicInfo:
 class Together:
     """Stands in for the Fetcher: gives scripted answers, and remembers from where it was asked."""
 
-    script: Answers = ()
-    asked: list[dict[str, int]]
-    closed: int
+    script: ClassVar[Answers] = ()
+    asked: ClassVar[list[dict[str, int]]]
+    closed: ClassVar[int]
 
     def __init__(self, _cluster: object, **_: object) -> None:
         self.positions: dict[TopicPartition, Position] = {}
@@ -127,7 +128,7 @@ def test_flows_are_read_together_and_only_where_something_was_added(monkeypatch:
     def catch_up(_: object, logs: dict[FakeState, tuple[TopicInfo, int]]) -> set[FakeState]:
         together.append({topic.name: end for topic, end in logs.values()})
         for log, (topic, _end) in logs.items():
-            log.values = {topic.name: {}}  # type: ignore[misc]
+            log.values = {topic.name: {}}  # pyrefly: ignore[read-only]
         return set(logs)
 
     monkeypatch.setattr(otherflows, "StateLog", FakeState)

@@ -41,5 +41,5 @@ def test_errors_of_both_kinds_of_requests_say_it() -> None:
     class West:
         alias = "west"
 
-    wrote = produce.failure(West(), "id", Api.PRODUCE, TOPIC, "t:0")  # type: ignore[arg-type]
+    wrote = produce.failure(West(), "id", Api.PRODUCE, TOPIC, "t:0")  # pyrefly: ignore[bad-argument-type]
     assert wrote.message == "west answers error 29 to produce: not authorized, it takes WRITE on the topic"

@@ -94,7 +94,7 @@ def test_every_offset_of_a_further_pair_is_exact(generations: list[object], merg
     """Stretches that brought it nothing are known to have brought nothing."""
     lane = Lane()
     for transactions in generations:
-        for fates, strangers in transactions:  # type: ignore[attr-defined]
+        for fates, strangers in transactions:  # pyrefly: ignore[not-iterable]
             lane.transaction(fates, strangers)
         lane.generation += 1
     if merged:

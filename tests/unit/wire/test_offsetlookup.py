@@ -189,7 +189,7 @@ def test_split_obeys_the_limit_without_a_handler() -> None:
 @given(histories(), st.randoms(use_true_random=False))
 def test_arranging_restores_any_order(history: History, random: object) -> None:
     shuffled = list(history.records)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)  # pyrefly: ignore[missing-attribute]
     assert history.records == arrange(shuffled)
 
 

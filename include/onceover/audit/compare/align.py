@@ -85,7 +85,7 @@ class Alignment:
     def _gaps(self) -> tuple[Ids, Ids]:
         """How many corresponding records stand before each record of source and target."""
         here, there = self._matched
-        return np.cumsum(here), np.cumsum(there)
+        return np.cumsum(here, dtype=np.int64), np.cumsum(there, dtype=np.int64)
 
     @cached_property
     def _occurrences(self) -> tuple[Ids, Ids]:
@@ -151,7 +151,8 @@ class Alignment:
                 return "its transaction was aborted on the source"
             case FindingKind.PHANTOM:
                 return "nothing on the source is like it"
-        return ""
+            case FindingKind.ALTERED | FindingKind.MISROUTED:
+                return ""
 
     def _place(self, source: int) -> str:
         """Say where on the target a record belongs: behind the last before it that corresponds."""

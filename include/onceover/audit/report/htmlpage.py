@@ -72,7 +72,7 @@ def _environment(beside: Path | None) -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["counted"] = lambda number: f"{number:,}"
+    environment.filters["counted"] = "{:,}".format
     environment.filters["at"] = moment_text
     environment.filters["advice"] = split_advice
     return environment

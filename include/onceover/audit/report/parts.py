@@ -71,7 +71,8 @@ class ListedRows(NamedTuple):
 
 def sides_of(told: Mapping[str, Any]) -> str:
     """Return both clusters' names, as a line."""
-    return " → ".join(told.get(side, {}).get("alias", side) for side in _SIDES)
+    names: list[str] = [told.get(side, {}).get("alias", side) for side in _SIDES]
+    return " → ".join(names)
 
 
 def about(told: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -132,9 +132,9 @@ def _time_axis(axes: Axes, begin_ms: float, end_ms: float) -> None:
         axes.xaxis.set_major_formatter(lambda days, _: f"{days * _DAY_MS:.4g}")
         axes.set_xlabel("ms since 1970", color=MUTED)
         return
-    locator = AutoDateLocator(tz=UTC, maxticks=_MAX_TICKS)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(tz=UTC, maxticks=_MAX_TICKS)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
 
 
 def _days(time_ms: float) -> float:

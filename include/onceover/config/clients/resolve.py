@@ -94,7 +94,7 @@ class FileClient(ClientConfig):
         object.__setattr__(self, "_known", (stamp, Properties(read())))
 
     @property
-    def properties(self) -> Mapping[str, str]:
+    def properties(self) -> Mapping[str, str]:  # pyrefly: ignore[bad-override]  # frozen: nobody sets it
         """The keys as they stand in the file now, all of one version of it."""
         stamp, found = self._known
         # Before the file is read: a change behind this look is seen by the next one.

@@ -35,7 +35,7 @@ _EXAMPLES: Final[Mapping[Key, str]] = {
 
 
 def _addresses(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not value:
+    if not isinstance(value, (list, tuple)) or not value:
         raise Invalid("expected a list of addresses", 'name every worker, e.g. ["http://127.0.0.1:8083"]')
     addresses = tuple(_address(number, entry) for number, entry in enumerate(value, start=1))
     if len(set(addresses)) < len(addresses):

@@ -23,7 +23,7 @@ from onceover.config.modelcheck import Key, ModelCheck
 SIDES: Final = ("source", "target")
 # Values below these keys may be secrets, or misplaced ones: they are never repeated in a message.
 _NEVER_SHOWN: Final = (*SIDES, "handler_args")
-_EXAMPLES: Final = {
+_EXAMPLES: Final[Mapping[Key, str]] = {
     ("flow",): "flow: orders-dr",
     ("source",): 'source: {alias: east, client: {bootstrap.servers: "${EAST}"}}',
     ("target",): 'target: {alias: west, client: {bootstrap.servers: "${WEST}"}}',

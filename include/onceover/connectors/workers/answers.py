@@ -132,7 +132,7 @@ def is_rebalance(answer: httpx.Response) -> bool:
     """Tell whether a rebalance is in the way."""
     # What a worker answers without asking the leader is an error of its own in that moment (4.3.0).
     own = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _REBALANCE_WORDS in _text(answer)
-    return own or bool(answer.status_code == httpx.codes.CONFLICT)
+    return own or answer.status_code == httpx.codes.CONFLICT
 
 
 def check_started(answer: httpx.Response, url: str) -> None:

@@ -141,7 +141,7 @@ class ConnectRest:
     def config(self, name: str, url: str | None = None) -> dict[str, str]:
         """Return a connector's configuration; it may hold secrets."""
         found = self._get(f"/connectors/{quoted(name)}/config", url)
-        return {str(key): str(value) for key, value in found.items() if value is not None}
+        return {key: str(value) for key, value in found.items() if value is not None}
 
     # ---- any worker
 
@@ -352,7 +352,7 @@ def _trust(settings: RestSettings) -> ssl.SSLContext | bool:
         return True
     try:
         return ssl.create_default_context(cafile=str(settings.ca_file))
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:
         raise UsageError(
             f"the certificate authority of the workers cannot be read: {error}", where=str(settings.ca_file)
         ) from error

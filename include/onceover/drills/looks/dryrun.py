@@ -100,7 +100,9 @@ class DryRun:
     def needs(self) -> list[dict[str, Any]]:
         """What waits for somebody before a failover: code, message and way out of each, and whether a
         switchover has to wait for it, too."""
-        needs = [{**need, "blocks": True} for need in (self.status or {}).get("needs", ())]
+        needs: list[dict[str, Any]] = [
+            {**need, "blocks": True} for need in (self.status or {}).get("needs", ())
+        ]
         plans = [plan for plan in (self.drift, self.groups) if plan is not None]
         for plan in plans:
             needs += [_need(refusal, plan.exit_code) for refusal in plan.refused if refusal.blocks]

@@ -81,7 +81,7 @@ def shapes_of(source: Cluster, topics: Collection[str]) -> dict[str, TopicShape]
         name: TopicShape(
             str(info.topic_id),
             len(info.partitions),
-            source.retry(lambda name=name: topic_facts(source, name)).replication_factor,  # type: ignore[misc]
+            source.retry(lambda name=name: topic_facts(source, name)).replication_factor,
             dict(seen.overrides[name]),
         )
         for name, info in infos.items()

@@ -128,7 +128,8 @@ def changes_of(
             "a copy",
             "written to by clients",
             f"{each.source} on {source} no longer{_known(missing.get(each.source)) if whatever else ''}",
-            *(() if standing is None else ("skip", None if whatever else missing.get(each.source))),
+            "none" if standing is None else "skip",
+            None if whatever else missing.get(each.source),
         )
         for each in enrolled
     ]

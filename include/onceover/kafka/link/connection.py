@@ -199,7 +199,7 @@ class Connection:
         began_s = time.monotonic()
         try:
             within_s = self._patience.share_s(self._part_s(CONNECT_TIMEOUT_S))
-            self._socket = socket.create_connection(self._at, timeout=within_s)
+            self._socket: socket.socket = socket.create_connection(self._at, timeout=within_s)
             _keep_alive(self._socket)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
@@ -521,14 +521,16 @@ class Connection:
                 else "the listener does without SASL: set security.protocol to PLAINTEXT or SSL"
             )
         client = sasl_client(self._properties, self.address.host)
+        lasts_ms = 0
         while not client.is_done():
             request = SaslAuthenticateRequest(version=2, auth_bytes=client.auth_bytes())
             answer = self.call(request, SaslAuthenticateResponse, _sasl_answer)
             if answer.error_code:
                 self._refused(f"SASL {mechanism} refused: {answer.error_message or answer.error_code}")
             self._receive_sasl(client, answer.auth_bytes)
-        if answer.session_lifetime_ms > 0:
-            self._session_ends_s = time.monotonic() + answer.session_lifetime_ms / 1000 * _SESSION_USE
+            lasts_ms = answer.session_lifetime_ms
+        if lasts_ms > 0:
+            self._session_ends_s = time.monotonic() + lasts_ms / 1000 * _SESSION_USE
 
     def _receive_sasl(self, client: Any, auth_bytes: bytes) -> None:
         try:

@@ -68,4 +68,4 @@ class Tls(urllib.request.HTTPSHandler):
     """``https``, likewise."""
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_TlsConnection, req, context=self._context)  # type: ignore[attr-defined]
+        return self.do_open(_TlsConnection, req, context=self._context)  # pyrefly: ignore[missing-attribute]

@@ -22,7 +22,7 @@ _KDC_AWAY: Final = frozenset({-1765328355, -1765328228, -1765328230})
 _BITS: Final = 32
 
 
-class KerberosLogin(SaslMechanismGSSAPI):  # type: ignore[misc]
+class KerberosLogin(SaslMechanismGSSAPI):
     """One login at a broker.
 
     Args:

@@ -24,7 +24,7 @@ SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _LEAST_ROUNDS: Final = 4096
 
 
-class ScramLogin(SaslMechanismScram):  # type: ignore[misc]
+class ScramLogin(SaslMechanismScram):
     """The library's login with SCRAM, which shows nothing to a server that wants it made easy to guess from.
 
     What a client answers is as hard to guess a password from as the server has asked for: with one round and
@@ -78,7 +78,7 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext | None:
         # librdkafka checks the host name unless told "none"; so do we.
         context.check_hostname = properties.get("ssl.endpoint.identification.algorithm", "https") != "none"
         _load_client_certificate(context, properties)
-    except (OSError, ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"the TLS settings cannot be used: {error}",
             expected="readable PEM files in ssl.ca.location, ssl.certificate.location, ssl.key.location",

@@ -65,7 +65,7 @@ class Token(NamedTuple):
     expires_s: float
 
 
-class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
+class TokenProvider(AbstractTokenProvider):
     """OAUTHBEARER tokens: OIDC client credentials (KIP-768), or unsecured ones for tests."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:

@@ -177,7 +177,7 @@ class CopyReader:
 
 def _values(seen: Visible) -> list[bytes | None]:
     batch = seen.batch
-    return [] if batch is None else [r.value and bytes(r.value) for r in decode(seen.header, batch)]
+    return [] if batch is None else [r.value for r in decode(seen.header, batch)]
 
 
 def _fetcher(cluster: Cluster) -> Fetcher:

@@ -73,8 +73,8 @@ def record(cls: type[T], value: Mapping[str, Any], what: str) -> T:
     Raises:
         NeedsOperator: STATE_UNREADABLE, a field is missing or of another type.
     """
-    hints, found = _hints(cls), {}  # type: ignore[arg-type]  # classes can be hashed
-    for field in fields(cls):  # type: ignore[arg-type]
+    hints, found = _hints(cls), {}
+    for field in fields(cls):  # pyrefly: ignore[bad-argument-type]
         if field.name in value:
             found[field.name] = value[field.name]
             if not _fits(value[field.name], hints[field.name]):
@@ -106,7 +106,7 @@ def whole_number(value: object) -> int:
     """
     if not _is_number(value):
         raise ValueError("no whole number of 64 bits")
-    return value  # type: ignore[return-value]
+    return value  # pyrefly: ignore[bad-return]
 
 
 def partition_number(value: object) -> int:
@@ -128,7 +128,7 @@ def text(value: object) -> str:
     """
     if not _is_text(value):
         raise ValueError("no text")
-    return value  # type: ignore[return-value]
+    return value  # pyrefly: ignore[bad-return]
 
 
 def name(value: object) -> str:

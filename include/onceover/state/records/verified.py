@@ -61,7 +61,7 @@ class Watermark:
             return None
         numbers = {name: whole_number(value[name]) for name in _NUMBERS}
         ids = {name: UUID(text(value[name])) for name in _IDS}
-        return cls(**numbers, **ids)  # type: ignore[arg-type]
+        return cls(**numbers, **ids)  # pyrefly: ignore[bad-argument-type]
 
     def of(self, source_id: UUID, target_id: UUID) -> bool:
         """Tell whether it is about these topics and not about earlier ones of the same name."""

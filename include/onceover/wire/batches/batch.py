@@ -76,7 +76,7 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # the format's word; nobody counts items of a header
+    count: int  # the format's word; nobody counts items of a header
 
     @property
     def last_offset(self) -> int:

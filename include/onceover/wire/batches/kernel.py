@@ -102,7 +102,7 @@ class Made(NamedTuple):
     """
 
     batch: bytearray
-    count: int  # type: ignore[assignment]  # nobody counts items of it
+    count: int  # nobody counts items of it
     base_timestamp: int
     max_timestamp: int
     codec: int

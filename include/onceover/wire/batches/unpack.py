@@ -176,6 +176,7 @@ class _Cutter:
                 break
             first, last = first if count else body, body
             count, at = count + 1, body + size
+        # pyrefly: ignore[redundant-condition]  # it takes the count for 0 behind the loop
         return _Run(count, first, last, at) if count else None
 
     def _piece(self, window: bytes, at: int, run: _Run) -> Unpacked:
@@ -194,7 +195,7 @@ class _Cutter:
 class _Run(NamedTuple):
     """Neighbouring records: how many, where the first's and the last's bodies begin, where the last ends."""
 
-    count: int  # type: ignore[assignment]  # nobody counts items of a run
+    count: int  # nobody counts items of a run
     first: int
     last: int
     end: int

@@ -121,7 +121,8 @@ class FlowMonitor:
 
     def look(self) -> tuple[str, Figures]:
         """Return the flow's name and its samples; whatever is wrong is in them."""
-        entry, good = of_file(self._path, self._read), self._file.good
+        entry: Mapping[str, Any] = of_file(self._path, self._read)
+        good = self._file.good
         figures = Figures()
         if good is not None:
             entry = {**entry, "flow": good.flow.flow}

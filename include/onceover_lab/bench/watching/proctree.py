@@ -147,7 +147,7 @@ def _memory_bytes(processes: Iterable[psutil.Process]) -> Iterable[int]:
     for process in processes:
         try:
             full = process.memory_full_info()
-            yield int(getattr(full, "pss", full.rss))
+            yield getattr(full, "pss", full.rss)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
 
@@ -161,6 +161,6 @@ def _session_of(pid: int) -> int | None:
 
 def _is_running(process: psutil.Process) -> bool:
     try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False

@@ -64,7 +64,7 @@ def test_hook_logs_at_these_levels_and_masks(spark: FakeSpark) -> None:
     """The last lines are kept for a job that says nothing else."""
     hook = SparkJobHook(spark.job, name="test", environment={})
     recorder = Recorder()
-    hook._log = recorder  # type: ignore[assignment]
+    hook._log = recorder  # pyrefly: ignore[bad-assignment]
     mask_secret("levels-5b1d90e7")
     hook._process_spark_submit_log(
         iter(["2026-11-22 05:15:46,301 ERROR   onceover: no levels-5b1d90e7 here\n"])

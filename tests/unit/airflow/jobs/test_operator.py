@@ -69,7 +69,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def execute(operator: ReplicateOperator) -> Any:
     """Run the task's work without Airflow's guard against calling it by hand."""
-    return ReplicateOperator.execute.__wrapped__(operator, {})  # type: ignore[attr-defined]
+    return ReplicateOperator.execute.__wrapped__(operator, {})  # pyrefly: ignore[missing-attribute]
 
 
 @pytest.mark.parametrize("begins", ["before this try", "while this try waits to start its driver anew"])
@@ -85,7 +85,7 @@ def test_a_scheduled_copy_asks_each_time_whether_another_run_has_begun(
     spark.tell(kill=signal.SIGKILL)
     context = {"dag_run": run, "params": {"run_length": "caught-up"}}
     with pytest.raises(AirflowSkipException, match="worker-7"):
-        ReplicateOperator.execute.__wrapped__(operator, context)  # type: ignore[attr-defined]
+        ReplicateOperator.execute.__wrapped__(operator, context)  # pyrefly: ignore[missing-attribute]
     assert others == []
     assert (spark.saw is None) == (begins == "before this try")
 
@@ -160,10 +160,10 @@ def test_spark_ui_is_linked_while_the_job_runs(
 
     context = {"ti": SimpleNamespace(xcom_push=push)}
     spark.tell(report=DONE, say=[*FORGED, SAYS_UI], ui=UI)
-    ReplicateOperator.execute.__wrapped__(operator, context)  # type: ignore[attr-defined]
+    ReplicateOperator.execute.__wrapped__(operator, context)  # pyrefly: ignore[missing-attribute]
     (link,) = operator.operator_extra_links
     assert set(pushed) == {(link.xcom_key, UI)}
-    assert link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
+    assert link.get_link(operator, ti_key=None) == ""  # pyrefly: ignore[bad-argument-type]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_button_that_cannot_be_shown_ends_no_copy(
 
     context = {"ti": SimpleNamespace(xcom_push=refuses)}
     spark.tell(report=DONE, say=[SAYS_UI], ui=UI)
-    assert ReplicateOperator.execute.__wrapped__(operator, context)["records"] == 7  # type: ignore[attr-defined]
+    assert ReplicateOperator.execute.__wrapped__(operator, context)["records"] == 7  # pyrefly: ignore[missing-attribute]
     assert f"{SPARK_UI_KEY} is not shown" in caplog.text
 
 

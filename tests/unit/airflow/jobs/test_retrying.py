@@ -182,7 +182,7 @@ def test_without_a_memory_tries_are_counted() -> None:
 
 
 @pytest.mark.parametrize("value", ["x", {"since_s": 1.0}, {**asdict(Streak(1.0)), "more": 1}, [], 5])
-def test_memory_that_cannot_be_read_is_none(tries: Tries, value: object) -> None:
+def test_memory_that_cannot_be_read_is_none(tries: Tries, value: Any) -> None:
     """Another version may have written it."""
     tries.store[STORE_KEY] = value
     assert tries.end(AWAY) is RetryAction.RETRY

@@ -47,7 +47,7 @@ def open_at_once(*requests: tuple[str, str]) -> Served:
     async def course() -> Served:
         served = Served()
         app = OneWriter(served)
-        tasks = [asyncio.ensure_future(app(*asked(*each), None)) for each in requests]  # type: ignore[arg-type]
+        tasks = [asyncio.ensure_future(app(*asked(*each), None)) for each in requests]  # pyrefly: ignore[bad-argument-type]
         while not served.open:
             await asyncio.sleep(0)
         # Every task has had its turns by then: none waits for anything but the others.
@@ -90,9 +90,9 @@ def test_a_sender_that_never_ends_stops_nobody() -> None:
             await asyncio.Event().wait()
             raise AssertionError
 
-        stuck = asyncio.ensure_future(app(asked("POST", "/stuck")[0], never, None))  # type: ignore[arg-type]
+        stuck = asyncio.ensure_future(app(asked("POST", "/stuck")[0], never, None))  # pyrefly: ignore[bad-argument-type]
         await asyncio.sleep(0)
-        await asyncio.wait_for(app(*asked("POST", "/b"), None), 10)  # type: ignore[arg-type]
+        await asyncio.wait_for(app(*asked("POST", "/b"), None), 10)  # pyrefly: ignore[bad-argument-type]
         stuck.cancel()
         return served.bodies["/b"]
 

@@ -89,7 +89,7 @@ def sent_on(path: str, chunks: list[bytes], *, method: str = "POST") -> tuple[di
         "path": path,
         "headers": [(b"content-length", length), (b"cookie", b"c")],
     }
-    asyncio.run(RunNames(app)(scope, receive, None))  # type: ignore[arg-type]
+    asyncio.run(RunNames(app)(scope, receive, None))  # pyrefly: ignore[bad-argument-type]
     return seen["headers"], seen["body"]
 
 

@@ -115,7 +115,7 @@ def execute(task: Task, run_type: str = "manual", **options: str) -> Any:
     """Run the task's work without Airflow's guard against calling it by hand."""
     with DAG("test"):
         operator = audit.AuditOperator(task_id="audit", flow="flights", **options)
-    run = audit.AuditOperator.execute.__wrapped__  # type: ignore[attr-defined]
+    run = audit.AuditOperator.execute.__wrapped__  # pyrefly: ignore[missing-attribute]
     return run(operator, {"ti": task, "dag_run": SimpleNamespace(run_type=run_type)})
 
 
@@ -195,7 +195,7 @@ def test_buttons_lead_to_the_pages_after_every_verdict(
 
     told = {**document(verdict), "report": "/home/flights/audit/1-a/report.html"}
     how = verdict_of(judge(_EXITS[verdict], told, Path("log")))
-    operator.judged(how, told, {"ti": Task()})  # type: ignore[typeddict-item]
+    operator.judged(how, told, {"ti": Task()})  # pyrefly: ignore[bad-assignment]
 
     assert links["Report"].get_link(operator, ti_key=key) == "/onceover/audits/flights/1-a/report.html"
     assert links["Data Docs"].get_link(operator, ti_key=key) == ""
@@ -219,7 +219,7 @@ def test_buttons_stand_on_the_task_that_reports_too(
     key: Any = None
     assert [link.get_link(operator, ti_key=key) for link in links.values()] == ["", ""]
 
-    run = audit.ReportOperator.execute.__wrapped__  # type: ignore[attr-defined]
+    run = audit.ReportOperator.execute.__wrapped__  # pyrefly: ignore[missing-attribute]
     assert run(operator, context) == counts
 
     assert {name: link.get_link(operator, ti_key=key) for name, link in links.items()} == {

@@ -98,7 +98,7 @@ def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch, records: i
     monkeypatch.setattr(type(ORPHANS), "opened", opened)
     context = {"params": {name: param.value for name, param in orphan_params().items()}}
     if records:
-        assert len(ORPHANS.ask("flights", context).items) == 2  # type: ignore[arg-type]
+        assert len(ORPHANS.ask("flights", context).items) == 2  # pyrefly: ignore[bad-argument-type]
     else:
         with pytest.raises(AirflowSkipException):
-            ORPHANS.ask("flights", context)  # type: ignore[arg-type]
+            ORPHANS.ask("flights", context)

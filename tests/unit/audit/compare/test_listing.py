@@ -49,7 +49,7 @@ def records(values: Sequence[str]) -> list[AuditedRecord]:
 def opened(source: Sequence[str], target: Sequence[str], limit: int, task: Task) -> OpenedStretch:
     """Return what a worker says of a stretch, after it crossed Spark."""
     content = {Side.SOURCE: records(source), Side.TARGET: records(target)}
-    sides = Held(None, None, max_findings=limit, content=content)  # type: ignore[arg-type]
+    sides = Held(None, None, max_findings=limit, content=content)  # pyrefly: ignore[bad-argument-type]
     answer = open_task(task, sides)
     assert isinstance(answer, OpenedStretch)
     assert answer_of(answer_row(answer)) == answer

@@ -130,7 +130,8 @@ def test_audit_that_did_not_compare_it_hides_nothing(later: FinishedAudit) -> No
 def empty_source(found: Sequence[Finding] = (), **changes: Any) -> PartitionResult:
     """Return a partition whose source has never held a record, with one on the target."""
     seen = partition_result(0, (), source_to=0, findings=found, verified_to=-1)
-    return replace(seen, **{"target_to": 1, "verified_before": -1, **changes})
+    fields: dict[str, Any] = {"target_to": 1, "verified_before": -1, **changes}
+    return replace(seen, **fields)
 
 
 PHANTOM = next_verdicts(None, told(FAIL, [empty_source([finding(FindingKind.PHANTOM, 0, 0)])]))

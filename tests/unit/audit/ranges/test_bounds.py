@@ -75,7 +75,7 @@ def seen(**changes: object) -> PartitionSnapshot:
         100,
         moved=False,
     )
-    return replace(facts, **changes)  # type: ignore[arg-type]
+    return replace(facts, **changes)  # pyrefly: ignore[bad-argument-type]
 
 
 def mark(offset: int, source_id: UUID = SOURCE_ID) -> Watermark:

@@ -161,7 +161,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, source: list[bytes], target: list[b
     """Compare, with 4 MiB for a record."""
     logs = Logs(b"".join(source), b"".join(target))
     monkeypatch.setattr(sides, "read_batches", logs.read_batches)
-    return list(compare_task(task(), Sides(None, None, record_bytes=4 * MIB)))  # type: ignore[arg-type]
+    return list(compare_task(task(), Sides(None, None, record_bytes=4 * MIB)))  # pyrefly: ignore[bad-argument-type]
 
 
 def test_a_batch_that_is_too_large_costs_its_own_range_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_opening_a_stretch_with_a_bomb_says_why_it_cannot(monkeypatch: pytest.Mo
     logs = Logs(b"".join(source), b"".join(stored(b"v", at) for at in range(10)))
     monkeypatch.setattr(sides, "read_batches", logs.read_batches)
     one = replace(task(), ranges=task().ranges[:1])
-    opened = open_task(one, Sides(None, None, record_bytes=4 * MIB))  # type: ignore[arg-type]
+    opened = open_task(one, Sides(None, None, record_bytes=4 * MIB))  # pyrefly: ignore[bad-argument-type]
     assert isinstance(opened, LapsedRange) and opened.reason is Reason.TOO_LARGE
 
 

@@ -131,7 +131,7 @@ def test_what_cannot_be_read_is_no_answer_and_is_looked_at_again(
             yield each
 
     monkeypatch.setattr(lookup, "read_batches", damaged)
-    look = Lookup({Side.SOURCE: log, Side.TARGET: log})  # type: ignore[dict-item]
+    look = Lookup({Side.SOURCE: log, Side.TARGET: log})  # pyrefly: ignore[bad-assignment]
     before = look.first(Side.SOURCE, at(0), 44)
     for _ in range(2):
         with pytest.raises(Unreadable):
@@ -143,6 +143,6 @@ def test_what_cannot_be_read_is_no_answer_and_is_looked_at_again(
 
 def test_a_batch_whose_records_are_too_many_to_keep_is_refused(log: Log) -> None:
     """They are kept together while they are looked at."""
-    look = Lookup({Side.SOURCE: log, Side.TARGET: log}, batch_bytes=2_000)  # type: ignore[dict-item]
+    look = Lookup({Side.SOURCE: log, Side.TARGET: log}, batch_bytes=2_000)  # pyrefly: ignore[bad-assignment]
     with pytest.raises(TooLarge):
         look.first(Side.SOURCE, at(0), 1)

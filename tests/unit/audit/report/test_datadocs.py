@@ -134,7 +134,7 @@ def test_observed_value_is_said_in_words(kind: RuleKind, met: bool | None, check
 def test_names_from_kafka_are_text_and_nothing_else(tmp_path: Path) -> None:
     """Topics, keys and groups may be called anything."""
     row = {"what": _NASTY, "code": _NASTY, _NASTY: _NASTY}
-    document = {**told({"digests.records"}, numbers=(row,)), "source": {"alias": _NASTY}}
+    document: dict[str, Any] = {**told({"digests.records"}, numbers=(row,)), "source": {"alias": _NASTY}}
     document["expectations"][0]["problem"] = document["expectations"][0]["observed"] = _NASTY
 
     for page in written(tmp_path, document).glob("*.html"):

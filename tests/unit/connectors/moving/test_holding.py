@@ -208,7 +208,7 @@ def overtaken(run: HeldRun, topic: Topic, *, noted: bool = True) -> Act:
         other = Manifest.begin(MIGRATE, "c", (GLOBAL, OWN), "RUNNING", {}, {}, exactly_once=True)
         for offset in given if noted else ():
             other = other.with_given(offset)
-        run.context.access.records.load.return_value = other  # type: ignore[attr-defined]
+        run.context.access.records.load.return_value = other  # pyrefly: ignore[missing-attribute]
 
     return act
 
@@ -306,7 +306,7 @@ def test_configuration_is_put_back_while_nothing_runs_with_the_runs(
 
 def test_error_of_a_cluster_that_is_away_hides_no_record_that_was_read(run: HeldRun, topic: Topic) -> None:
     """What other runs have noted cannot be read: then nobody can tell whose is whose."""
-    run.context.access.records.load.side_effect = OnceoverError("away")  # type: ignore[attr-defined]
+    run.context.access.records.load.side_effect = OnceoverError("away")  # pyrefly: ignore[missing-attribute]
     with pytest.raises(Fenced) as caught:
         stop(run, topic, before=overtaken(run, topic))
     assert "nobody can tell" in str(caught.value.resolve)

@@ -25,7 +25,8 @@ WRONG = (partition_of(KEY, PARTITIONS) + 1) % PARTITIONS
 
 def migrated(own: dict[bytes, bytes | None], **changes: Any) -> ConnectorView:
     """Return a connector with its own topic."""
-    return view([], placed(own), **{"state": connector(OWN), **changes})
+    fields: dict[str, Any] = {"state": connector(OWN), **changes}
+    return view([], placed(own), **fields)
 
 
 def manifest(to_topic: str = OWN) -> Manifest:

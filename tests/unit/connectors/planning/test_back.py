@@ -37,7 +37,8 @@ def manifest(former: str | None = None, **changes: Any) -> Manifest:
     config = {} if former is None else {"offsets.storage.topic": former}
     route = (GLOBAL, OWN) if former is None else (former, GLOBAL)
     found = Manifest.begin("migrate", "c", route, "RUNNING", config, {}, exactly_once=True)
-    return replace(found, **{"offsets": VALUES, **changes})
+    fields: dict[str, Any] = {"offsets": VALUES, **changes}
+    return replace(found, **fields)
 
 
 def test_hard_overwrites_before_it_configures() -> None:

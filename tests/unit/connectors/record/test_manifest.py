@@ -126,7 +126,7 @@ class Cluster:
     def __init__(self, manifest: Manifest | None) -> None:
         self._manifest = manifest
 
-    def load(self, _connector: str, _operation: str) -> Manifest | None:
+    def load(self, connector: str, operation: str) -> Manifest | None:
         return self._manifest
 
 

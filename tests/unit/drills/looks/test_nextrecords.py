@@ -35,7 +35,7 @@ def found(
 ) -> dict[tuple[TopicPartition, int], int | None]:
     """Return the offset of the next record of each place."""
     met = next_records(cluster, set(places), {A: end, B: end}, Deadline(0.5))
-    return {at: record and record.offset for at, record in met.items()}
+    return {at: None if record is None else record.offset for at, record in met.items()}
 
 
 def test_each_place_has_its_next_record(cluster: FakeCluster) -> None:

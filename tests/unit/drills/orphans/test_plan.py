@@ -89,7 +89,7 @@ def test_a_topic_of_which_something_is_not_known_stays(
     change: dict[str, object], code: str, exits: int
 ) -> None:
     """Also where it is another one of its partitions; the others go."""
-    plan = planned(look(A0, 3), replace(look(A1), **change), look(B0, 2))  # type: ignore[arg-type]
+    plan = planned(look(A0, 3), replace(look(A1), **change), look(B0, 2))  # pyrefly: ignore[bad-argument-type]
     assert (plan.rebuild, plan.exit_code) == (("b",), exits)
     assert {r.code for r in plan.refused} == {code}
 
@@ -138,7 +138,7 @@ def test_a_topic_stays_where_it_would_not_come_back_or_its_export_is_weaker(
     change: dict[str, object], code: str, part: str
 ) -> None:
     view = OrphanView((look(A0, 3),), (), (), {}, ())
-    terms = replace(TERMS, **change)  # type: ignore[arg-type]
+    terms = replace(TERMS, **change)  # pyrefly: ignore[bad-argument-type]
     plan = plan_orphans(PLACE, view, {}, rebuild=terms)
     (refused,) = plan.refused
     assert (plan.rebuild, refused.code, part in refused.message) == ((), code, True)

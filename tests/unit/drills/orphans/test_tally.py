@@ -105,7 +105,7 @@ def test_any_other_record_has_another_digest(change: dict[str, object]) -> None:
     record = DecodedRecord(5, 7, b"k", b"v", ((b"h", None),))
     one, other = OrphanTally(), OrphanTally()
     one.add(record)
-    other.add(record._replace(**change))  # type: ignore[arg-type]
+    other.add(record._replace(**change))  # pyrefly: ignore[bad-argument-type]
     assert one.digest != other.digest
 
 

@@ -104,7 +104,7 @@ def read(
     cluster: FakeCluster, start: int, end: int, limit: Deadline | None = None, isolation: int = 1
 ) -> list[tuple[int, str]]:
     found = records_between(cluster, TP, start, end, limit or Looks(9), isolation=isolation)
-    return [(record.offset, bytes(record.value or b"").decode()) for record in found]
+    return [(record.offset, (record.value or b"").decode()) for record in found]
 
 
 def side_by_side(

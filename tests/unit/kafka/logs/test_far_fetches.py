@@ -122,7 +122,7 @@ class Reading:
     def __init__(self, logs: Logs, ways: int = FAR_WAYS) -> None:
         self.logs = logs
         self.fetcher = Fetcher(
-            logs,  # type: ignore[arg-type]
+            logs,  # pyrefly: ignore[bad-argument-type]
             isolation=calls.READ_COMMITTED,
             max_bytes=MOST,
             partition_max_bytes=1,

@@ -103,7 +103,7 @@ def served(
     """Return how often each partition (topic, number) got something."""
     broker = FullBroker({(UUID(int=topic), partition): size for (topic, partition), size in backlog.items()})
     fetcher = Fetcher(
-        broker,  # type: ignore[arg-type]
+        broker,  # pyrefly: ignore[bad-argument-type]
         isolation=calls.READ_COMMITTED,
         max_bytes=LIMIT,
         partition_max_bytes=LIMIT // 2,
@@ -126,7 +126,7 @@ def test_few_partitions_share_the_whole_answer(partitions: int, share_bytes: int
     """From far away each round trip brings as much as it may; many have what makes several of them fit."""
     broker = FullBroker({})
     fetcher = Fetcher(
-        broker,  # type: ignore[arg-type]
+        broker,  # pyrefly: ignore[bad-argument-type]
         isolation=calls.READ_COMMITTED,
         max_bytes=LIMIT,
         partition_max_bytes=LIMIT // 8,
@@ -142,7 +142,7 @@ def test_an_answer_under_way_does_not_count_for_what_is_read_again() -> None:
     """That answer begins behind what was asked for before: taken, it would skip what lies in between."""
     broker = FullBroker({(UUID(int=1), n): 10 for n in range(3)})
     fetcher = Fetcher(
-        broker,  # type: ignore[arg-type]
+        broker,  # pyrefly: ignore[bad-argument-type]
         isolation=calls.READ_COMMITTED,
         max_bytes=LIMIT,
         partition_max_bytes=LIMIT,
@@ -162,7 +162,7 @@ def test_a_broker_that_does_not_listen_because_of_a_quota_is_waited_for() -> Non
     """It has said for how long (KIP-219): given up in that time, its connection would only be a new one."""
     broker = FullBroker({(UUID(int=1), 0): 10})
     fetcher = Fetcher(
-        broker,  # type: ignore[arg-type]
+        broker,  # pyrefly: ignore[bad-argument-type]
         isolation=calls.READ_COMMITTED,
         max_bytes=LIMIT,
         partition_max_bytes=LIMIT,
@@ -186,7 +186,7 @@ def test_one_look_holds_little_more_than_the_limit_however_many_brokers_have_som
             return brokers[node]
 
     fetcher = Fetcher(
-        Leaders(),  # type: ignore[arg-type]
+        Leaders(),  # pyrefly: ignore[bad-argument-type]
         isolation=calls.READ_COMMITTED,
         max_bytes=LIMIT,
         partition_max_bytes=LIMIT,

@@ -81,11 +81,11 @@ class Producer:
 def patched(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> LatencyReader:
     monkeypatch.setattr(latency, "Consumer", lambda _config: consumer)
     monkeypatch.setattr(latency, "time", consumer.clock)
-    return LatencyReader("127.0.0.1:1", Target(), "topic", WORKLOAD)  # type: ignore[arg-type]
+    return LatencyReader("127.0.0.1:1", Target(), "topic", WORKLOAD)  # pyrefly: ignore[bad-argument-type]
 
 
 def read(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> Any:
-    return patched(monkeypatch, consumer).measure(Producer(consumer), lambda: None)  # type: ignore[arg-type]
+    return patched(monkeypatch, consumer).measure(Producer(consumer), lambda: None)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_backlog_of_the_start_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_the_longest_standstill_behind_a_kill_is_measured(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(consumer, "poll", standing)
     back_s = reader.measure_return(
-        Producer(consumer),  # type: ignore[arg-type]
+        Producer(consumer),  # pyrefly: ignore[bad-argument-type]
         lambda: None,
         lambda: killed_ns.append(consumer.clock.now_ns),
     )

@@ -394,7 +394,7 @@ def test_a_control_key_without_a_type_is_refused(key: bytes | None) -> None:
 
 def test_an_encoded_batch_is_a_value() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        encode([(0, None, None, ())]).count = 2  # type: ignore[misc]
+        encode([(0, None, None, ())]).count = 2  # pyrefly: ignore[read-only]
 
 
 def test_a_record_of_very_many_headers_is_not_taken_apart() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from kafka.protocol.api_message import ApiMessage
 
 
-class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):  # type: ignore[misc,call-arg]
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):
     """Asks the coordinator of groups of the new protocol for their members."""
 
 
-class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):  # type: ignore[misc,call-arg]
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):
     """Its answer."""
