@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.config.codes import ConfigCode
+from onceover.drills.codes import DrillCode
 from onceover.metrics import catalogue as m
 from onceover.metrics.catalogue import MetricSpec
 
@@ -383,6 +384,26 @@ ALERTS: Final = (
         f"onceover drill status {_FLOW}",
         "It waits for a person, or its process is gone. A rehearsal that was killed is taken away by "
         "`onceover drill abort`; of a switchover its plan says whether there is a way back.",
+    ),
+    AlertRule(
+        "WritersKeptOff",
+        f'{m.NEEDS.name}{{code="{DrillCode.STILL_FENCED}"}} > 0',
+        "5m",
+        PAGE,
+        f"writers are kept off source topics of flow {_FLOW}, and no switchover goes on",
+        f"onceover drill abort {_FLOW}",
+        "A switchover is over and could not let them in again, or was killed. The command does; where it "
+        "cannot, it says what keeps it, and producers wait until then ([drills.md](drills.md)).",
+    ),
+    AlertRule(
+        "JournalDamaged",
+        f'{m.NEEDS.name}{{code="{DrillCode.JOURNAL_DAMAGED}"}} > 0',
+        "5m",
+        TICKET,
+        f"the journal of the drills of flow {_FLOW} is not as it was written",
+        f"onceover drill status {_FLOW}",
+        "Nobody knows what was fenced and how drills have ended, and no drill begins: the other alerts on "
+        "drills are silent meanwhile. The command says what to keep and what to delete.",
     ),
     AlertRule(
         "ReceiptsPassedOver",

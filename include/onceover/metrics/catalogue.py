@@ -153,7 +153,8 @@ COPIED_LAG: Final = _gauge(
 OLDEST: Final = _gauge(
     "flow_oldest_missing_age_seconds",
     FLOW,
-    "Age of the oldest record that the target lacks, 0 where it lacks none.",
+    "Age of the oldest record that the target lacks, 0 where it lacks none; at least that where not all of "
+    "them could be looked at, and no sample where it could be any.",
 )
 UNKNOWN_LAG: Final = _gauge(
     "flow_unknown_lag_partitions", FLOW, "Partitions of which nobody knows what is missing."

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from onceover.config.codes import ConfigCode
 from onceover.drills.chain import DrillResult
+from onceover.errors import OnceoverError
 from onceover.exitstatus import USAGE
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures
 from onceover.operate.states import PARTITION_NEEDS, CopyState, PartitionState
+from onceover.operate.statusshape import oldest_of
 from onceover.state.records.runstate import RunState
 from onceover.state.records.verdicts import Verdict
 
@@ -43,8 +45,10 @@ def flow_figures(entry: Entry, most: int = MAX_PARTITIONS) -> Figures:
     _add_sides(figures, entry, flow)
     _add_audit(figures, entry, flow)
     partitions = [p for p in entry["partitions"] if p["partition"] is not None]
-    _add_totals(figures, flow, entry["partitions"])
-    _add_topics(figures, flow, entry["partitions"], most)
+    # A refused topic of which nothing is missing: its other partitions speak for it.
+    counted = [p for p in entry["partitions"] if p.get("partitions", 1)]
+    _add_totals(figures, flow, counted)
+    _add_topics(figures, flow, counted, most)
     shown = chosen(partitions, most)
     for partition in shown:
         _add_partition(figures, flow, partition)
@@ -132,7 +136,8 @@ def _add_totals(figures: Figures, flow: str, partitions: Sequence[Entry]) -> Non
         if None not in waiting:
             figures.put(m.OPEN_OFFSETS, sum(waiting), flow)
             figures.put(m.OPEN_PARTITIONS, sum(1 for offsets in waiting if offsets), flow)
-        figures.put(m.UNKNOWN_LAG, sum(1 for p in partitions if p["lag_offsets"] is None), flow)
+        unknown = [p for p in partitions if p["lag_offsets"] is None]
+        figures.put(m.UNKNOWN_LAG, sum(p.get("partitions", 1) for p in unknown), flow)
 
 
 def _add_topics(figures: Figures, flow: str, partitions: Iterable[Entry], most: int) -> None:
@@ -143,8 +148,7 @@ def _add_topics(figures: Figures, flow: str, partitions: Iterable[Entry], most: 
         lags = [p["lag_offsets"] for p in some]
         known = all(lag is not None for lag in lags)
         figures.put(m.TOPIC_LAG, sum(lags) if known else None, flow, topic)
-        ages = [p["oldest_missing_s"] for p in some if p["oldest_missing_s"] is not None]
-        figures.put(m.TOPIC_OLDEST, max(ages, default=None), flow, topic)
+        figures.put(m.TOPIC_OLDEST, oldest_of([p["oldest_missing_s"] for p in some]), flow, topic)
 
 
 def _add_partition(figures: Figures, flow: str, partition: Entry) -> None:
@@ -178,6 +182,12 @@ def add_drills(figures: Figures, flow: str, told: Mapping[str, Any]) -> None:
         figures.put(m.DRILL_RTO, drill["rto_s"], flow, mode)
         figures.put(m.DRILL_RPO, drill["rpo_offsets"], flow, mode)
         figures.put(m.DRILL_RPO_AGE, drill["rpo_s"], flow, mode)
+
+
+def add_needs(figures: Figures, flow: str, needs: Iterable[OnceoverError]) -> None:
+    """Add what waits for somebody beside the entry of `status`: what the journal of drills tells of."""
+    for (code, exit_code), count in Counter((each.code, each.exit_code) for each in needs).items():
+        figures.put(m.NEEDS, count, flow, code, exit_code)
 
 
 def add_groups(figures: Figures, flow: str, groups: Mapping[str, Any]) -> None:

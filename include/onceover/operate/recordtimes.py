@@ -11,18 +11,22 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
-from onceover.kafka.logs.between import Interval, IntervalReader
+from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
+from onceover.wire.batches.batch import BatchHeader, BatchTooLarge, Buffer, CorruptBatch
+from onceover.wire.batches.records import decode
 
 # A partition may begin with any number of records that were aborted; a status does not wait for their end.
 _LOOK_S: Final = 3.0
 _LOOK_BYTES: Final = 1 << 20
 # Only the first batch is wanted of one.
 _SHARE_BYTES: Final = 1 << 15
-# The last offsets are markers of our transactions; a record lies a few offsets before them.
+# The last offsets are markers of our transactions; a record lies a few offsets before them, but for aborted
+# attempts and what upkeep writes: a partition of which these tell nothing is read from further before.
 _BEFORE_END: Final = 50
+_FURTHER: Final = 8
 
 
 def oldest_timestamps(
@@ -30,10 +34,11 @@ def oldest_timestamps(
     topics: Mapping[str, TopicInfo],
     intervals: Mapping[TopicPartition, Interval],
     isolation: int = calls.READ_COMMITTED,
-) -> dict[TopicPartition, int]:
-    """Return the timestamp of the first record in each interval, where there is one.
+) -> dict[TopicPartition, int | None]:
+    """Return a timestamp of the first record in each interval, None where there is none.
 
-    One with only markers and aborted records has none.
+    One with only markers and aborted records has none. Of what is not answered, or not in time, nothing is
+    returned.
 
     Args:
         topics: the source's metadata.
@@ -42,19 +47,23 @@ def oldest_timestamps(
     Raises:
         Retriable: a leader is away.
     """
-    found: dict[TopicPartition, int] = {}
-    reader = _reader(source, topics, intervals, isolation)
+    found: dict[TopicPartition, int | None] = {}
+    reader = _reader(source, topics, intervals, Deadline(_LOOK_S), isolation)
     for part in reader.parts():
-        met = (each.header.base_timestamp for each in part.batches if each.batch is not None)
+        met = (each.header.first_timestamp for each in part.batches if each.batch is not None)
         first_ms = next(met, None)
         if first_ms is not None:
             found[part.tp] = first_ms
             reader.leave(part.tp)
+        elif part.error is None and part.next_offset >= intervals[part.tp].end:
+            found[part.tp] = None
     return found
 
 
 def last_commit_ms(target: Cluster, flow: str) -> int | None:
-    """Return the time of the newest record of the offset map, None where there is none.
+    """Return the time of the newest commit that the offset map tells of, None where it tells of none.
+
+    What upkeep merges has the times of commits that are long over, and comes behind those of newer ones.
 
     Raises:
         Retriable: a leader is away.
@@ -65,20 +74,62 @@ def last_commit_ms(target: Cluster, flow: str) -> int | None:
         return None
     partitions = [TopicPartition(topic, number) for number in topics[topic].partitions]
     ends = target.list_offsets(partitions, calls.LATEST)
+    found = _Commits()
     intervals = {tp: Interval(max(0, end - _BEFORE_END), end) for tp, end in ends.items()}
-    newest = [
-        each.header.max_timestamp
-        for part in _reader(target, topics, intervals, compacted=True).parts()
-        for each in part.batches
-        if each.batch is not None
-    ]
-    return max(newest, default=None)
+    deadline, size = Deadline(_LOOK_S), _BEFORE_END
+    while intervals and not deadline.passed:
+        for part in _reader(target, topics, intervals, deadline, compacted=True).parts():
+            found.take(part)
+        rest = {tp: each.start for tp, each in intervals.items() if tp not in found.of_lanes and each.start}
+        starts = target.list_offsets(list(rest), calls.EARLIEST) if rest else {}
+        size *= _FURTHER
+        intervals = {
+            tp: Interval(max(starts[tp], ends[tp] - size), end)
+            for tp, end in rest.items()
+            if starts.get(tp, end) < end
+        }
+    return found.newest_ms
+
+
+class _Commits:
+    """The commits that map partitions tell of: what lanes have written, apart from what upkeep has."""
+
+    def __init__(self) -> None:
+        self.of_lanes: dict[TopicPartition, int] = {}
+        self._merged_ms: list[int] = []
+        self._upkeep: set[int] = set()
+
+    def take(self, part: IntervalPart) -> None:
+        """Take in what was read, in its order or from further before."""
+        batches = [(each.header, each.batch) for each in part.batches if each.batch is not None]
+        # Only upkeep takes records away: what it has merged comes just before that.
+        self._upkeep |= {header.producer_id for header, batch in batches if _takes_away(header, batch)}
+        for header, _ in batches:
+            if header.producer_id in self._upkeep:
+                self._merged_ms.append(header.max_timestamp)
+            else:
+                before_ms = self.of_lanes.get(part.tp, header.max_timestamp)
+                self.of_lanes[part.tp] = max(before_ms, header.max_timestamp)
+
+    @property
+    def newest_ms(self) -> int | None:
+        """The newest one; of those that were merged only where there is no other."""
+        return max(self.of_lanes.values() or self._merged_ms, default=None)
+
+
+def _takes_away(header: BatchHeader, batch: Buffer) -> bool:
+    try:
+        return any(record.value is None for record in decode(header, batch))
+    except (CorruptBatch, BatchTooLarge):
+        # Who looks its receipts up says so; the time in its header is one all the same.
+        return False
 
 
 def _reader(
     cluster: Cluster,
     topics: Mapping[str, TopicInfo],
     intervals: Mapping[TopicPartition, Interval],
+    deadline: Deadline,
     isolation: int = calls.READ_COMMITTED,
     *,
     compacted: bool = False,
@@ -87,7 +138,7 @@ def _reader(
         cluster,
         topics,
         intervals,
-        Deadline(_LOOK_S),
+        deadline,
         isolation=isolation,
         max_bytes=_LOOK_BYTES,
         share_bytes=_SHARE_BYTES,

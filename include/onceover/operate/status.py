@@ -268,9 +268,10 @@ class _Reading:
         """
         waiting = {tp: Interval(here.lsos[tp], here.high_watermarks[tp]) for tp in held_up if tp in here.lsos}
         try:
-            return oldest_timestamps(self.source, here.topics, waiting, calls.READ_UNCOMMITTED)
+            told = oldest_timestamps(self.source, here.topics, waiting, calls.READ_UNCOMMITTED)
         except OnceoverError:
             return {}
+        return {tp: at_ms for tp, at_ms in told.items() if at_ms is not None}
 
     def _judged(
         self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]
@@ -300,7 +301,7 @@ class _Reading:
 
     def _oldest(
         self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, int | None]:
         """Return the timestamps of the first records that are missing."""
         here, there = facts.here, facts.there
         wanted = dict(facts.missing)

@@ -45,7 +45,8 @@ class StatusFacts:
         state: what its state says; None when the target does not answer.
         judged: why partitions may not go on, by the evidence of now; by source partition.
         missing: first offset that is missing, of partitions in scope that are not enrolled.
-        oldest_ms: timestamp of the first record that is missing, by source partition.
+        oldest_ms: timestamp of the first record that is missing, by source partition; None where what is
+            missing are markers and aborted records alone. One that is behind and not there is not known.
         dead_letters: None for a flow that has no such topic.
     """
 
@@ -59,7 +60,7 @@ class StatusFacts:
     there: TargetLogs = field(default_factory=TargetLogs)
     judged: Mapping[TopicPartition, Stop] = field(default_factory=dict)
     missing: Mapping[TopicPartition, int] = field(default_factory=dict)
-    oldest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    oldest_ms: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     last_commit_ms: int | None = None
     dead_letters: DeadLetterCount | None = None
 

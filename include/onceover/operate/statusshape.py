@@ -123,7 +123,7 @@ def _partition(
     if meta is not None:  # newer, after an operator's repair
         ids = meta.source_topic_id, meta.target_topic_id
     # Only markers and aborted records behind a position are nothing that could be copied.
-    behind = lag is not None and lag > 0 and source in facts.oldest_ms
+    behind = lag is not None and lag > 0 and facts.oldest_ms.get(source) is not None
     stuck_ms = stuck_since_ms(state, run, enrolment, source, position) if behind and stop is None else None
     return {
         "topic": source.topic,
@@ -196,10 +196,27 @@ def _lag_of(
 
 
 def _oldest_s(facts: StatusFacts, partitions: Sequence[TopicPartition], lag: int | None) -> float | None:
+    """Return how old the oldest missing record is; None where that of one that is behind is not known."""
     if lag == 0:
         return 0.0
-    known = [facts.oldest_ms[tp] for tp in partitions if tp in facts.oldest_ms]
-    return since_s(facts.now_ms, min(known)) if known else None
+    lsos, missing = facts.here.lsos, facts.missing
+    behind = [tp for tp in partitions if tp not in missing or lsos.get(tp) != missing[tp]]
+    if any(tp not in facts.oldest_ms for tp in behind):
+        return None
+    known = [at_ms for tp in behind if (at_ms := facts.oldest_ms[tp]) is not None]
+    nothing = 0.0 if lag is not None else None
+    return since_s(facts.now_ms, min(known)) if known else nothing
+
+
+def oldest_of(ages_s: Sequence[float | None]) -> float | None:
+    """Return the age of the oldest record that partitions lack; at least that, where not all are known.
+
+    None where it could be any: the others' 0 says nothing of one that is behind.
+    """
+    known = [age for age in ages_s if age is not None]
+    if len(known) < len(ages_s):
+        return max(filter(None, known), default=None)
+    return max(known, default=None)
 
 
 def _stop(stop: Stop, noted: Stop | None) -> dict[str, Any]:
@@ -331,7 +348,9 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
     total = sum(p["lag_offsets"] for p in known)
     waiting = [p for p in known if is_outside(p)]
     stopped = [p for p in known if p["stop"] and p["state"] == PartitionState.STOPPED]
-    ages = [p["oldest_missing_s"] for p in counted if p["oldest_missing_s"] is not None]
+    oldest_s = oldest_of([p["oldest_missing_s"] for p in counted])
+    if not counted and answered:
+        oldest_s = 0.0
     return {
         "lag_offsets": total if answered and not unknown else None,
         "lag": {
@@ -341,7 +360,7 @@ def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[st
             "not_enrolled_topics": len({p["topic"] for p in partitions if is_outside(p)}),
             "stopped_offsets": sum(p["lag_offsets"] for p in stopped),
         },
-        "oldest_missing_s": max(ages, default=0.0 if answered and not unknown and not total else None),
+        "oldest_missing_s": oldest_s,
     }
 
 

@@ -16,13 +16,14 @@ import pytest
 
 from onceover.config.codes import ConfigCode
 from onceover.config.flow.flowfile import Flow
-from onceover.errors import Retriable, UsageError
+from onceover.drills.codes import DrillCode
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.alerts import ALERTS
 from onceover.metrics.catalogue import ALL, MetricSpec
 from onceover.metrics.expected import add_expected
 from onceover.metrics.figures import Distribution, Figures
-from onceover.metrics.fromstatus import add_drills, flow_figures
+from onceover.metrics.fromstatus import add_drills, add_needs, flow_figures
 from onceover.operate.statusneeds import with_fault
 from onceover.operate.statusshape import broken_entry
 from tests.support.worlds.statusentries import partition_entry, running_entry
@@ -120,6 +121,13 @@ def drilled(*, running: bool = False, result: str = "PASS", ended_ms: int = 1_00
     return figures
 
 
+def needing(code: DrillCode) -> Figures:
+    """Return the samples of a flow whose journal of drills tells of something that waits for somebody."""
+    figures = told()
+    add_needs(figures, FLOW, [NeedsOperator("x", code=code)])
+    return figures
+
+
 def lost(side: str) -> dict[str, Any]:
     error = {**Retriable("away").as_dict(), "exit": 5}
     return {side: {**running_entry()[side], "error": error}, "exit": 5}
@@ -198,6 +206,8 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "DrillFailed": lambda: AlertCase(drilled(), drilled(result="FAIL")),
     "NotRehearsed": lambda: AlertCase(drilled(), drilled(ended_ms=-40_000 * _DAY_S)),
     "DrillHangs": lambda: AlertCase(told(), drilled(running=True)),
+    "WritersKeptOff": lambda: AlertCase(told(), needing(DrillCode.STILL_FENCED)),
+    "JournalDamaged": lambda: AlertCase(told(), needing(DrillCode.JOURNAL_DAMAGED)),
     "ReceiptsPassedOver": lambda: AlertCase(with_((m.RECEIPTS_PASSED, 0)), with_((m.RECEIPTS_PASSED, 9))),
     "CanaryLate": lambda: AlertCase(with_((m.CANARY_WAITING, 1)), with_((m.CANARY_WAITING, 80))),
     "CanaryWrong": lambda: AlertCase(with_((m.CANARY_LOST, 0)), with_((m.CANARY_LOST, 1))),

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from onceover.cli.main import main
+from onceover.drills.codes import DrillCode
 from onceover.drills.history import DrillHistory
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.standing import unknown_standing
 from onceover.metrics import tallies as counted
 from onceover.metrics.canary.thread import CanaryThread
@@ -29,6 +30,7 @@ from onceover.wiring.monitoring import exporter as monitoring
 from onceover.wiring.monitoring.exporter import Exporter, FlowMonitor, MonitorSettings, look_once
 from tests.support.session.wait import wait_until
 from tests.support.worlds.statusentries import partition_entry, running_entry
+from tests.unit.drills.test_switching import written
 from tests.unit.metrics.test_counting import receipt
 
 SETTINGS = MonitorSettings(interval_s=0.01, patience_s=0.2, most=100)
@@ -306,7 +308,10 @@ def test_one_look_that_fails_takes_no_drill_and_no_group_away(
     folder: Path, running: dict[str, Any], monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     """Their alerts would end, and begin again; what nobody has known for long has no samples."""
-    now_s, told = [0.0], SimpleNamespace(document=lambda: {"drills": [ENDED_DRILL], "running": None})
+    now_s, told = (
+        [0.0],
+        SimpleNamespace(document=lambda: {"drills": [ENDED_DRILL], "running": None}, needs=[]),
+    )
     away = Retriable("west is away")
 
     def history(*_: object) -> Any:
@@ -575,3 +580,30 @@ def test_a_port_that_is_taken_is_said(folder: Path, capsys: pytest.CaptureFixtur
         taken.listen()
         assert main(["metrics", "--json", "--port", str(taken.getsockname()[1])]) == 2
     assert "PORT_TAKEN" in capsys.readouterr().out
+
+
+DRILLED = written(("d1", "begun", {"mode": "planned"}), ("d1", "ended", {"result": "died"}))
+
+
+def damaged() -> DrillHistory:
+    raise NeedsOperator("damaged", code=DrillCode.JOURNAL_DAMAGED)
+
+
+@pytest.mark.parametrize(
+    ("history", "need"),
+    [
+        (lambda: DrillHistory("good", DRILLED, DRILLED[-1].at_ms, {"orders"}), "STILL_FENCED"),
+        (damaged, "JOURNAL_DAMAGED"),
+    ],
+)
+def test_what_the_journal_of_drills_says_waits_for_somebody_here_too(
+    folder: Path,
+    running: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    history: Callable[[], DrillHistory],
+    need: str,
+) -> None:
+    """Otherwise writers that are kept off production are a red page that nobody has open."""
+    monkeypatch.setattr(monitoring, "drill_history", lambda *_: history())
+    told = looked(FlowMonitor(folder / "good.yaml", SETTINGS, Tallies()))
+    assert f'onceover_flow_needs{{code="{need}",exit="3",flow="good"}} 1.0' in told.decode()

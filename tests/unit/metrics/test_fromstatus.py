@@ -77,6 +77,17 @@ def test_what_is_not_known_has_no_sample() -> None:
     assert values(told, "flow_unknown_lag_partitions") == {(): 1}
 
 
+def test_a_refused_topic_that_lacks_nothing_is_no_part_of_which_nobody_knows_anything() -> None:
+    """As `status` has it; one that is not copied at all counts with all of its partitions."""
+    refused = partition_entry(None, "not_enrolled", None, partitions=0)
+    told = running_entry(partitions=[partition_entry(0), refused])
+    assert values(told, "flow_unknown_lag_partitions") == {(): 0}
+    assert values(told, "topic_lag_offsets") == {("orders",): 0}
+    assert values(told, "flow_partitions")[("not_enrolled",)] == 0
+    unknown = partition_entry(None, "not_enrolled", None, partitions=12)
+    assert values(running_entry(partitions=[unknown]), "flow_unknown_lag_partitions") == {(): 12}
+
+
 def test_every_state_has_a_sample_and_one_of_them_is_1() -> None:
     """Of flow and run; a state that a later release adds is one of them, too."""
     told = running_entry(state="resting")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+
+import crc32c
 import pytest
 
 from onceover.errors import Retriable
@@ -11,6 +14,7 @@ from onceover.model import TopicPartition
 from onceover.operate import recordtimes
 from onceover.operate.recordtimes import last_commit_ms, oldest_timestamps
 from onceover.state import names
+from onceover.wire.batches.batch import DELETE_HORIZON, LOG_APPEND_TIME
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog
 from tests.support.raw.mutations import Content
@@ -34,7 +38,7 @@ def written(log: FakeLog, *times_ms: int, producer: int = -1) -> None:
 
 def oldest(
     cluster: FakeCluster, intervals: dict[TopicPartition, Interval], isolation: int = calls.READ_COMMITTED
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, int | None]:
     return oldest_timestamps(cluster, cluster.topics(["orders"]), intervals, isolation)
 
 
@@ -48,7 +52,8 @@ def test_the_first_record_of_each_tells(cluster: FakeCluster) -> None:
     cluster.all_topics["orders"].logs[0] = first = OneByOne(**vars(first))
     written(other, 5, producer=7)
     assert oldest(cluster, {A: Interval(1, 5)}) == {A: 3}
-    assert oldest(cluster, {A: Interval(1, 3)}) == {}
+    # Read, and there is none, is another thing than not known.
+    assert oldest(cluster, {A: Interval(1, 3)}) == {A: None}
     intervals = {A: Interval(1, 5), B: Interval(0, 1)}
     assert oldest(cluster, intervals, calls.READ_UNCOMMITTED) == {A: 2, B: 5}
 
@@ -75,6 +80,45 @@ def test_nobody_waits_for_what_one_partition_does_not_answer(
     cluster.down = {0}
     with pytest.raises(Retriable):
         oldest(cluster, {B: Interval(0, 1)})
+
+
+@pytest.mark.parametrize("bit", [LOG_APPEND_TIME, DELETE_HORIZON])
+def test_a_header_that_holds_another_time_is_not_taken_for_a_records(cluster: FakeCluster, bit: int) -> None:
+    """The producer's clock, which no reader sees; or when tombstones may go, which is tomorrow."""
+    log = cluster.all_topics["orders"].logs[0]
+    written(log, 5000)
+    raw = bytearray(log.batches[0].encode())
+    struct.pack_into(">h", raw, 21, bit)
+    struct.pack_into(">q", raw, 27, 99_000)
+    struct.pack_into(">I", raw, 17, crc32c.crc32c(bytes(raw[21:])))
+    log.batches[0].raw = bytes(raw)
+    assert oldest(cluster, {A: Interval(0, 1)}) == {A: 5000}
+
+
+def merged(log: FakeLog, *times_ms: int, producer: int = 9) -> None:
+    """Append what upkeep does: merged records, then tombstones for their parts, with old times."""
+    for value in (b"v", None):
+        for time_ms in times_ms:
+            log.append([Content(b"k", value, (), time_ms)], producer)
+    log.decide(producer, commit=True)
+
+
+def test_what_upkeep_merges_and_what_was_aborted_hides_no_commit(cluster: FakeCluster) -> None:
+    """It has old times and comes last; and what fails again and again has not always failed."""
+    logs = cluster.make_topic(names.map_topic("f"), 2).logs
+    written(logs[0], 10_000, producer=7)
+    logs[0].decide(7, commit=True)
+    for _ in range(30):
+        written(logs[0], 20_000, producer=7)
+        logs[0].decide(7, commit=False)
+    assert last_commit_ms(cluster, "f") == 10_000
+    merged(logs[0], *[1000] * 60)
+    assert last_commit_ms(cluster, "f") == 10_000
+    # Where nothing else is left, what was merged is what is known.
+    merged(logs[1], 30_000)
+    assert last_commit_ms(cluster, "f") == 10_000
+    logs[0].expire(logs[0].end)
+    assert last_commit_ms(cluster, "f") == 30_000
 
 
 def test_the_newest_record_of_the_map_tells_of_the_last_commit(cluster: FakeCluster) -> None:

@@ -17,13 +17,15 @@ from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import Each
 from onceover.kafka.ports import PartitionInfo, TopicInfo
+from onceover.metrics.catalogue import OLDEST, TOPIC_OLDEST
+from onceover.metrics.fromstatus import flow_figures
 from onceover.model import TopicPartition
 from onceover.operate import status as module
 from onceover.operate.status import flow_status
 from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
-from onceover.operate.statusshape import shape
+from onceover.operate.statusshape import oldest_of, shape
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.firstlook import FirstLook
 from onceover.state.records.layout import DONE, FAILED, Layout
@@ -292,3 +294,53 @@ def test_what_waits_for_open_transactions_is_not_0_where_nobody_knows(
     )
     assert [p["open_offsets"] for p in status["partitions"]] == [partition, outside]
     assert "offsets wait for" in describe(status) or not partition
+
+
+@pytest.mark.parametrize(
+    ("told", "second", "flow_s"),
+    [
+        ({}, None, None),
+        ({"behind": None}, 0.0, 0.0),
+        ({"behind": 4000}, 6.0, 6.0),
+    ],
+    ids=["not read in time", "markers alone", "read"],
+)
+def test_of_one_that_is_behind_the_others_zero_says_nothing(
+    told: dict[str, int | None], second: float | None, flow_s: float | None
+) -> None:
+    """A flow that lacks millions of records is not 0 s late because one partition has caught up."""
+    late = TopicPartition(TP.topic, 1)
+    known = facts()
+    known.known = {name: replace(each, start={0: 0, 1: 0}) for name, each in known.known.items()}
+    there = target_logs()
+    (target, position), *_ = there.committed.items()
+    there = replace(there, committed={**there.committed, TopicPartition(target.topic, 1): position})
+    status = shape(
+        StatusFacts(
+            flow="f",
+            now_ms=10_000.0,
+            source=StatusSide(alias="east"),
+            target=StatusSide(alias="west"),
+            state=known,
+            here=SourceLogs(
+                starts={TP: 0, late: 0},
+                lsos={TP: position.offset, late: 5_000_000},
+                high_watermarks={TP: position.offset, late: 5_000_000},
+            ),
+            there=there,
+            oldest_ms={late: told["behind"]} if told else {},
+        )
+    )
+    assert [p["oldest_missing_s"] for p in status["partitions"]] == [0.0, second]
+    assert (status["lag_offsets"], status["oldest_missing_s"]) == (5_000_000 - position.offset, flow_s)
+    (sample,) = flow_figures(status).samples(OLDEST).values() or [None]
+    assert sample == flow_s
+    topics = flow_figures(status).samples(TOPIC_OLDEST)
+    assert list(topics.values()) == ([] if flow_s is None else [flow_s])
+
+
+def test_where_not_all_is_known_the_oldest_is_at_least_what_is() -> None:
+    assert oldest_of([0.0, None]) is None
+    assert oldest_of([0.0, None, 7.0, 3.0]) == 7.0
+    assert oldest_of([0.0, 0.0]) == 0.0
+    assert oldest_of([]) is None

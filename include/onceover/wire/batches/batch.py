@@ -114,6 +114,16 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
+    def first_timestamp(self) -> int:
+        """The first record's timestamp, or the newest one where the header holds something else there.
+
+        With LogAppendTime readers see that on every record; behind a log cleaner the first field is the time
+        from which tombstones may go (KIP-534).
+        """
+        has_another = self.attributes & (LOG_APPEND_TIME | DELETE_HORIZON)
+        return self.max_timestamp if has_another else self.base_timestamp
+
+    @property
     def has_holes(self) -> bool:
         """True when compaction removed records: passing such a batch on would corrupt the target."""
         return self.count != self.last_offset_delta + 1

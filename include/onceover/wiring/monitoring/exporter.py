@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from onceover.backoff import Patience
 from onceover.clock import now_ms
-from onceover.errors import OnceoverError
+from onceover.errors import NeedsOperator, OnceoverError
 from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.expected import add_expected, is_unended
 from onceover.metrics.figures import Figures
-from onceover.metrics.fromstatus import add_drills, add_driver, add_groups, flow_figures
+from onceover.metrics.fromstatus import add_drills, add_driver, add_groups, add_needs, flow_figures
 from onceover.metrics.looks import LastLook, Seen, SeldomRead, scrape_text, stale_after_s
 from onceover.metrics.tallies import FlowTally, Tallies
 from onceover.operate.statusneeds import with_fault
@@ -176,8 +176,13 @@ class FlowMonitor:
         if entry["source"]["error"] is None:
             self._say_groups(flow, groups.get("error"))
         try:
-            told = drill_history(good.flow, wait, Patience(self._settings.patience_s), good.open).document()
-            add_drills(drills, flow, told)
+            history = drill_history(good.flow, wait, Patience(self._settings.patience_s), good.open)
+            add_drills(drills, flow, history.document())
+            add_needs(drills, flow, history.needs)
+            self._seldom.keep("drills", drills)
+        except NeedsOperator as error:
+            # Of the drills nothing is known any more, and that is said.
+            add_needs(drills, flow, [error])
             self._seldom.keep("drills", drills)
         except OnceoverError as error:
             log.debug("the drills of %s cannot be read: %s", flow, error)
