@@ -127,6 +127,19 @@ ALERTS: Final = (
         "days.",
     ),
     AlertRule(
+        "Forgotten",
+        f"last_over_time({m.WANTED.name}[3d:5m]) == 1 "
+        f"unless on (job, flow) {m.LOOK_FRESH.name} and on (job) {m.EXPORTER_INFO.name}",
+        "15m",
+        TICKET,
+        f"no exporter has the file of flow {_FLOW} any more, and it was to copy when that was known last",
+        f"onceover flow check {_FLOW}",
+        "An exporter that was started anew without the file, or with one that it cannot read and that is "
+        "called otherwise, knows nothing of the flow: its run may go on, and stop, unseen. Give it the file. "
+        "Where that was taken out on purpose this ends after three days; of a flow that was stopped before "
+        "there is no such alert.",
+    ),
+    AlertRule(
         "FlowFileBroken",
         f"{m.FILE_VALID.name} == 0",
         "5m",

@@ -121,6 +121,13 @@ def drilled(*, running: bool = False, result: str = "PASS", ended_ms: int = 1_00
     return figures
 
 
+def without_files() -> Figures:
+    """Return the samples of an exporter that was started anew, and found no flow file."""
+    figures = Figures()
+    figures.put(m.EXPORTER_INFO, 1, "0.1")
+    return figures
+
+
 def needing(code: DrillCode) -> Figures:
     """Return the samples of a flow whose journal of drills tells of something that waits for somebody."""
     figures = told()
@@ -184,6 +191,7 @@ CASES: Final[Mapping[str, Callable[[], AlertCase]]] = {
     "ExporterDown": lambda: AlertCase(told(), Figures(), up=False),
     "LookStale": lambda: AlertCase(told(), stale()),
     "Unwatched": lambda: AlertCase(told(), stale()),
+    "Forgotten": lambda: AlertCase(told(), without_files()),
     "FlowFileBroken": lambda: AlertCase(told(), broken()),
     "NoConnection": lambda: AlertCase(told(), broken(ConfigCode.NO_CONNECTION)),
     "DriverGone": lambda: AlertCase(told(), told(**run("gone"))),

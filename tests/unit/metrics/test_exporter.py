@@ -279,6 +279,27 @@ def test_a_file_that_goes_while_its_flow_runs_is_forgotten_when_the_run_has_ende
         assert lines(exporter.scrape(), "look_fresh") == set()
 
 
+def test_the_file_of_a_flow_that_runs_may_be_given_another_name(
+    folder: Path, running: dict[str, Any]
+) -> None:
+    """It says the same flow: there are not two, and none is broken."""
+    paths = [folder / "good.yaml"]
+    with exporting(lambda: list(paths)) as exporter:
+        wait_until(lambda: STOPPED in exporter.scrape().decode(), 20, "the flow is seen")
+        paths[0] = paths[0].rename(folder / "payments.yaml")
+        running["partitions"] = []
+        exporter.refresh()
+
+        def told() -> set[str]:
+            return lines(exporter.scrape(), "flow_file_valid")
+
+        wait_until(
+            lambda: told() == samples("flow_file_valid", good=1), 20, "it is looked at under the new name"
+        )
+        wait_until(lambda: STOPPED not in exporter.scrape().decode(), 20, "as it is now")
+        assert len(exporter._watches) == 1
+
+
 def test_an_airflow_connection_that_is_not_given_is_no_broken_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,12 +49,13 @@ def clash_of(path: Path, files: Iterable[Path]) -> NameClash | None:
 
     A file that cannot be read stands for the flow that it is called after.
     """
-    flow = _says(path)
-    others = tuple(each for each in files if each != path and _says(each) == flow)
+    flow = name_said(path)
+    others = tuple(each for each in files if each != path and name_said(each) == flow)
     return NameClash(flow, path, others) if others else None
 
 
-def _says(path: Path) -> str:
+def name_said(path: Path) -> str:
+    """Return which flow a file says it is; one that cannot be read, the one that it is called after."""
     try:
         stat = os.stat(path)
     except OSError:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from onceover.backoff import Patience
 from onceover.clock import now_ms
+from onceover.config.flow.namesakes import name_said
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.expected import add_expected, is_unended
@@ -85,6 +86,11 @@ class FlowMonitor:
         # As it was known last.
         self._run_state = RunState.UNKNOWN
         self._groups_said = ""
+
+    @property
+    def flow(self) -> str | None:
+        """Name of the flow, as its file said when it was last in order; None where it never was."""
+        return None if self._file.good is None else self._file.good.flow.flow
 
     def close(self) -> None:
         """End what goes on between two looks."""
@@ -218,6 +224,11 @@ class _Watch:
         """Tell whether the flow had a run that had not ended, when it was looked at last."""
         return self._monitor.runs
 
+    @property
+    def flow(self) -> str | None:
+        """Name of the flow, as its file said when it was last in order."""
+        return self._monitor.flow
+
     def start(self) -> None:
         # Daemon: a resolver that hangs must not keep the command from ending.
         threading.Thread(target=self._run, name=f"onceover-metrics-{self.path.stem}", daemon=True).start()
@@ -266,8 +277,10 @@ class Exporter:
         """
         paths = list(self._paths())
         kept = {path: self._watches.get(path) for path in paths}
+        # One that was given another name is the same flow's, and is looked at under that.
+        said = {name_said(path) for path in paths}
         for path, watch in self._watches.items():
-            if path not in kept and watch.runs:
+            if path not in kept and watch.runs and watch.flow not in said:
                 kept[path] = watch
             elif path not in kept:
                 watch.stop()
