@@ -54,6 +54,9 @@ def connections_given(wanted: Iterable[str]) -> tuple[dict[str, str], dict[str, 
             given[name] = str(Connection.get(name).as_json())
         except AirflowNotFoundException:
             missing[name] = f"Airflow has no Connection {name}"
+        except Exception as error:  # noqa: BLE001 - a store of secrets may raise anything, about this one alone
+            # Without its text, which is the store's own.
+            missing[name] = f"Airflow could not give Connection {name} ({type(error).__name__})"
     return given, missing
 
 

@@ -100,7 +100,7 @@ class Board:
         except Exception as error:  # noqa: BLE001 - whatever it is, people have to see it on the page
             log.warning("the Onceover page cannot be read anew: %s", error)
             with self._lock:
-                self._problem = str(error)
+                self._problem = str(error) or type(error).__name__
             return
         with self._lock:
             self._entries, self._seen_s, self._problem = entries, self._clock(), None

@@ -194,6 +194,34 @@ def test_little_is_written_while_nothing_arrives() -> None:
     assert track.pause_s(10.0, 99.0) == 10.0
 
 
+def test_a_night_in_which_nobody_copies_makes_none_late() -> None:
+    """What was sent just before the end waits for the next run, and is not late when that begins."""
+    counts, now_s = CanaryCounts(), [0.0]
+    thread = CanaryThread(ORDER, counts, Lock(), unasked, lambda: now_s[0])
+    thread.saw_run(RunState.RUNNING)
+    thread._track.sent(Canary(RUN, 0), 0.0)
+
+    def waits_s() -> float:
+        figures = Figures()
+        thread.add_to(figures)
+        (age_s,) = figures.samples(m.CANARY_WAITING).values()
+        assert isinstance(age_s, float)
+        return age_s
+
+    for state, at_s, age_s in (
+        (RunState.RUNNING, 50.0, 50.0),
+        # A target that is away for a moment says nothing, and takes nothing from what is late.
+        (RunState.UNKNOWN, 60.0, 60.0),
+        (RunState.RUNNING, 70.0, 70.0),
+        (RunState.ENDED, 80.0, 80.0),
+        (RunState.STARTING, 28_800.0, 0.0),
+        (RunState.RUNNING, 28_890.0, 90.0),
+    ):
+        now_s[0] = at_s
+        thread.saw_run(state)
+        assert waits_s() == age_s
+
+
 def test_nothing_is_written_while_the_flow_does_not_run() -> None:
     """It would expire, and stop the flow's next run: nobody copies it. Nor before anybody has seen it run."""
     thread = CanaryThread(ORDER, CanaryCounts(), Lock(), unasked)

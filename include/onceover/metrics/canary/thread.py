@@ -88,7 +88,7 @@ class CanaryThread:
         self._track = CanaryTrack(secrets.token_hex(4), 0, counts)
         self._said = ""
         # Nobody has seen it run yet.
-        self._run_state = RunState.UNKNOWN
+        self._run_state, self._was_copied = RunState.UNKNOWN, False
         # Since when the flow runs and there is no copy.
         self._no_copy_s: float | None = None
         # Up to where the copy was read, over lost connections.
@@ -111,6 +111,13 @@ class CanaryThread:
     def saw_run(self, state: RunState) -> None:
         """Take down how the flow's newest run was when it was looked at last."""
         self._run_state = state
+        if state is RunState.UNKNOWN:
+            # Of a target that is away: whoever copied may go on.
+            return
+        if self.may_write and not self._was_copied:
+            with self._lock:
+                self._track.copied_from(self._clock())
+        self._was_copied = self.may_write
 
     @property
     def may_write(self) -> bool:

@@ -8,6 +8,7 @@ loses and repeats none. A count never falls: what was lost and comes after all i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
@@ -81,13 +82,18 @@ class CanaryTrack:
         self._highest = [-1] * PARTITIONS
         # Numbers that may be on the source or not.
         self._given_up: dict[int, None] = {}
+        self._copied_from_s = -math.inf
+
+    def copied_from(self, now_s: float) -> None:
+        """Take down that a run has begun: what was sent before waits since now, as nobody was to copy it."""
+        self._copied_from_s = now_s
 
     def pause_s(self, interval_s: float, now_s: float) -> float:
         """Return how long to wait before the next are written; ``interval_s`` is what is wanted."""
         return max(interval_s, SLOW_S) if self._late_s(now_s) > SLOW_AFTER_S else interval_s
 
     def _late_s(self, now_s: float) -> float:
-        return max(0.0, now_s - min(self._waiting.values(), default=now_s))
+        return max(0.0, now_s - max(self._copied_from_s, min(self._waiting.values(), default=now_s)))
 
     def numbered(self) -> list[Canary]:
         """Return the next records, one for each partition; none of these numbers is given again."""
@@ -142,7 +148,7 @@ class CanaryTrack:
         self._highest[canary.partition] = max(number, highest)
         begun_s = self._waiting.pop(number, None)
         if begun_s is not None:
-            self._counts.time(max(0.0, now_s - begun_s))
+            self._counts.time(max(0.0, now_s - max(self._copied_from_s, begun_s)))
         # They were sent in this order, so what is earlier comes first.
         sooner = takewhile(lambda each: each < number, self._waiting)
         earlier = [each for each in sooner if each % PARTITIONS == canary.partition]

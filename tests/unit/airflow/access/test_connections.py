@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -34,3 +36,18 @@ def test_a_variable_that_the_embedded_clusters_leave_is_known(
         "topics: {include: [x]}\n"
     )
     assert connection_environment(load_flow(flow)) == {}
+
+
+def test_a_store_that_refuses_one_keeps_no_other_flow_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A right that is missing is that of one Connection; what the store says may be secret."""
+    from onceover_airflow.access import connections
+
+    def get(name: str) -> Any:
+        if name == "denied":
+            raise PermissionError("token hunter2 may not read denied")
+        return SimpleNamespace(as_json=lambda: f"{{{name}}}")
+
+    monkeypatch.setattr(connections, "Connection", SimpleNamespace(get=get))
+    given, missing = connections.connections_given(["denied", "east"])
+    assert given == {"east": "{east}"}
+    assert missing == {"denied": "Airflow could not give Connection denied (PermissionError)"}

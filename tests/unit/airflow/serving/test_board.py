@@ -103,6 +103,10 @@ def test_what_cannot_be_asked_is_said_until_it_can(board: Board, clusters: Clust
     wait_until(lambda: board.look().problem is not None, TIMEOUT_S, "the fault")
     look = board.look()
     assert (look.problem, look.entries[0]["flow"]) == ("no memory", "orders")
+    # Of one that has nothing to say of itself, what it is.
+    clusters.fault = MemoryError()
+    clock.now_s += FRESH_S
+    wait_until(lambda: board.look().problem == "MemoryError", TIMEOUT_S, "another one")
     clusters.fault = None
     clock.now_s += FRESH_S
     wait_until(lambda: board.look().problem is None, TIMEOUT_S, "it is over")
