@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import threading
@@ -28,6 +29,7 @@ from onceover.metrics.tallies import Tallies
 from onceover.positions.tail import TailRead
 from onceover.wiring.monitoring import exporter as monitoring
 from onceover.wiring.monitoring.exporter import Exporter, FlowMonitor, MonitorSettings, look_once
+from onceover.wiring.monitoring.watchedfile import WatchedFile
 from tests.support.session.wait import wait_until
 from tests.support.worlds.statusentries import partition_entry, running_entry
 from tests.unit.drills.test_switching import written
@@ -226,6 +228,19 @@ def test_a_file_that_was_in_order_once_is_watched_on_as_it_was(
     tells(1)
     monkeypatch.delenv("SECRET")
     tells(0)
+
+
+def test_a_file_that_is_deployed_again_says_what_it_has_said_before(folder: Path) -> None:
+    """A run that is missed since is missed still; another text begins anew."""
+    path = folder / "good.yaml"
+    file = WatchedFile(path, lambda: [path])
+    seen = []
+    for at_s, text in ((1000, ""), (2000, ""), (3000, "lanes: 2\n"), (4000, "")):
+        path.write_text(path.read_text() + text)
+        os.utime(path, (at_s, at_s))
+        file.refresh(runs=False)
+        seen.append(file.in_order().written_ms)
+    assert seen == [1_000_000, 1_000_000, 3_000_000, 3_000_000]
 
 
 @pytest.mark.parametrize("state", UNENDED)

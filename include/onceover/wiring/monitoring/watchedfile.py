@@ -24,7 +24,7 @@ _MS: Final = 1000
 
 
 class AsRead(NamedTuple):
-    """A flow file that was in order, with its clients; ``written_ms`` is when, in ms since 1970."""
+    """A flow file that was in order, with its clients; ``written_ms``: since when, in ms since 1970."""
 
     flow: Flow
     source: ClientConfig
@@ -88,4 +88,8 @@ class WatchedFile:
             problem = f"is {flow.flow}, and was {before}, whose run has not ended"
             fix = f"call it {before} until it has: stop it, or start it where its driver is gone"
             raise BadConfig([Fault(str(self._path), "flow", problem, fix)])
-        return AsRead(flow, *resolve_clients(flow), self._path.stat().st_mtime * _MS)
+        written_ms = self._path.stat().st_mtime * _MS
+        if self.good is not None and self.good.flow.sha256 == flow.sha256:
+            # A deployment writes the same text anew; whoever is late by it is late all the same.
+            written_ms = min(written_ms, self.good.written_ms)
+        return AsRead(flow, *resolve_clients(flow), written_ms)
