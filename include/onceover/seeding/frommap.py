@@ -241,8 +241,8 @@ class NewestMapRecords:
     """The newest map record of each pair of partitions.
 
     Args:
-        records: in no order.
-        unread: why partitions of the map's topic cannot be read now, or not to their ends.
+        records: in no order, from the partitions of the map's topic that were read to their ends.
+        unread: why the others cannot be read now, or not to their ends.
     """
 
     records: Iterable[MapRecord] = ()
@@ -271,11 +271,8 @@ def newest_records(target: Cluster, flow: str) -> NewestMapRecords:
     newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
     for partition, (start, end) in bounds.found.items():
         try:
-            for record in _map_records(topic, partition, start, end):
-                pair = (record.source, record.target)
-                known = newest.get(pair)
-                if known is None or _age(record) > _age(known):
-                    newest[pair] = record
+            # The older ones of a part that was read in half would be taken for where the copy ends.
+            newest |= _newest_of(_map_records(topic, partition, start, end))
         except MapChanged as changed:
             unread[partition] = Retriable(str(changed))
         except (Retriable, NeedsOperator) as error:
@@ -294,6 +291,16 @@ def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:
     return source != str(topic.source.topic_id) or (
         topic.copy is not None and target != str(topic.copy.topic_id)
     )
+
+
+def _newest_of(records: Iterable[MapRecord]) -> dict[tuple[TopicPartition, TopicPartition], MapRecord]:
+    newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
+    for record in records:
+        pair = (record.source, record.target)
+        known = newest.get(pair)
+        if known is None or _age(record) > _age(known):
+            newest[pair] = record
+    return newest
 
 
 def _map_records(topic: MapTopic, partition: int, start: int, end: int) -> Iterator[MapRecord]:

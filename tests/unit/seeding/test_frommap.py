@@ -187,6 +187,28 @@ def test_the_newest_records_are_read_part_by_part_and_to_their_ends(
     assert read.settled == {True}
 
 
+class HalfRead(Topic):
+    """The map's topic, with partition 0 in the part of which only the beginning can be read."""
+
+    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+        for partition in points:
+            each = record(0, 20) if partition == PARTS[0] else record(10 + partition, 60)
+            yield Chunk(partition, [MapEntry(0, each.key, each)], 5, 0)
+            if partition == PARTS[0]:
+                raise AWAY
+
+
+def test_a_part_of_the_map_that_was_read_in_half_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was copied up to 60 would seem to end at 20, and a group at 40 to repeat nothing."""
+    monkeypatch.setattr(MapTopic, "find", lambda *_: HalfRead({}, {}))
+    newest = newest_records(FakeCluster(), "f")
+    assert newest.unread == {PARTS[0]: AWAY}
+    assert sorted(r.source_end for r in newest.records) == [60, 60, 60]
+    found = asked(monkeypatch, newest, enrolled(seat(0)), origin=LagOrigin(), lag={0: 40})
+    (seed,) = found.offsets.values()
+    assert (seed.offset, seed.risk, seed.records) == (40, "repeat", 60)
+
+
 def test_without_a_map_nothing_is_known_and_without_rights_nothing_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
