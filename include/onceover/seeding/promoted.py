@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 from onceover.backoff import Deadline
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
@@ -26,7 +26,7 @@ from onceover.planning.plan import Change, Refusal
 from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, never_started
+from onceover.seeding.origins import FlowClusters, check_rights, never_started, unread
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
@@ -181,7 +181,7 @@ class PromotedOrigin:
                     )
         starts = place.target.each_offset(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
         ends = place.target.each_offset(copies, calls.LATEST, calls.READ_UNCOMMITTED)
-        _check_rights({**starts.failed, **ends.failed})
+        check_rights({**starts.failed, **ends.failed})
         judged = judge_sources(place.target, wanted, infos)
         evidence, untold = dict(judged.evidence), dict[TopicPartition, Problem]()
         with_target_logs(place.source, judged.evidence, evidence, untold)
@@ -259,7 +259,7 @@ class PromotedOrigin:
         """
         for each in topic.seats:
             if (error := logs.unread.get(each.target)) is not None:
-                return _unread(seat, "whether the topic that was made anew is empty", error)
+                return unread(seat.source, "whether the topic that was made anew is empty", error)
         held = {
             partition: logs.ends[partition] - logs.starts[partition]
             for each in topic.seats
@@ -310,7 +310,7 @@ class PromotedOrigin:
         if (lost := logs.lost.get(seat.target)) is not None:
             return _lost(self.name, place, seat, end, lost)
         if (error := logs.unread.get(seat.target)) is not None:
-            return _unread(seat, "whether it is the log that was copied", error)
+            return unread(seat.source, "whether it is the log that was copied", error)
         if (stop := self._parted(seat, logs)) is not None:
             return _diverged(self.name, place, seat, stop)
         # What has expired there is nowhere any more, and in nobody's way.
@@ -320,7 +320,7 @@ class PromotedOrigin:
         except UsageError:
             raise
         except OnceoverError as unreadable:
-            return _unread(seat, "whether it holds records that were never copied", unreadable)
+            return unread(seat.source, "whether it holds records that were never copied", unreadable)
         if orphans:
             return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
@@ -345,19 +345,6 @@ class PromotedOrigin:
                 seen=f"source cluster {state.layout.source_cluster_id}",
                 resolve="name the flow in the other direction",
             )
-
-
-def _check_rights(failed: Mapping[TopicPartition, OnceoverError]) -> None:
-    """Raise what concerns more than a partition: nobody can plan without a right."""
-    for error in failed.values():
-        if isinstance(error, UsageError):
-            raise error
-
-
-def _unread(seat: Seat, what: str, error: OnceoverError) -> Refusal:
-    code = SeedingCode.UNREADABLE if isinstance(error, Retriable) else error.code
-    text = f"{what} cannot be asked now: {error.message}"
-    return Refusal(str(seat.source), code, text, error.resolve or error.usual_way)
 
 
 def _diverged(flow: str, place: FlowClusters, seat: Seat, stop: Stop) -> Refusal:
