@@ -27,7 +27,7 @@ from onceover.planning.plan import Refusal
 from onceover.positions.reader import MapChanged, MapTopic, Point
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, made_anew
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.wire.offsetmap import MapRecord
@@ -283,16 +283,6 @@ def newest_records(target: Cluster, flow: str) -> NewestMapRecords:
     return NewestMapRecords(newest.values(), unread)
 
 
-def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:
-    """Tell whether either side of an enrolled partition is another one by now than the flow has copied."""
-    if topic.enrolment is None:
-        return False
-    source, target = seat.between or topic.enrolment.ids_of(seat.source.partition)
-    return source != str(topic.source.topic_id) or (
-        topic.copy is not None and target != str(topic.copy.topic_id)
-    )
-
-
 def _newest_of(records: Iterable[MapRecord]) -> dict[tuple[TopicPartition, TopicPartition], MapRecord]:
     newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
     for record in records:
@@ -325,7 +315,7 @@ def _age(record: MapRecord) -> tuple[int, int, int]:
 def _stale(place: FlowClusters, topic: SeatedTopic, seat: Seat) -> Refusal | None:
     return (
         _recreated(place, seat, SeedingCode.MAP_STALE, "the map was written")
-        if is_recreated(topic, seat)
+        if any(made_anew(topic, seat))
         else None
     )
 
@@ -344,7 +334,7 @@ def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
 def _from_group(
     place: FlowClusters, topic: SeatedTopic, seat: Seat, seed: SeedOffset, ends: MapEnds
 ) -> SeedOffset | Refusal:
-    if is_recreated(topic, seat):
+    if any(made_anew(topic, seat)):
         return _recreated(place, seat, SeedingCode.LAG_GROUP_STALE, "the group was written")
     if topic.enrolment is not None and topic.enrolment.placed_by_an_older_release(seat.source.partition):
         return _put_somewhere(place, topic.enrolment, seat, seed)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.errors import NeedsOperator
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
+from onceover.planning.approval import Approval, Item
 from onceover.planning.plan import Refusal
 from onceover.seeding.plan import (
     EARLIEST,
@@ -24,6 +26,7 @@ from onceover.seeding.plan import (
     SeedPlan,
     plan_seed,
 )
+from onceover.state.codes import StateCode
 from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
@@ -83,6 +86,67 @@ def test_progress_is_replaced_only_when_asked_with_the_same_numbers(
 def test_progress_that_is_there_already_needs_nothing() -> None:
     """An interrupted run goes on with the rest."""
     assert plan(topic(seat(position=50), enrolled=True), {0: 50}).changes == ()
+
+
+OLD = str(UUID(int=9))
+HERE, THERE = map(str, _IDS)
+MADE_ANEW = [
+    pytest.param((OLD, THERE), "source topic a was made anew", id="source"),
+    pytest.param((HERE, OLD), "target topic a was made anew", id="target"),
+]
+
+
+def of_another(one: Seat, between: tuple[str, str]) -> SeatedTopic:
+    """Return a topic with a partition that was copied between other topics than are there now."""
+    return topic(replace(one, between=between), enrolled=True)
+
+
+def test_offsets_of_a_source_that_was_made_anew_are_not_weighed_against_those_of_the_old_one() -> None:
+    """Of a topic that holds 500 records, none is copied yet; where it went on from 1000 was another one."""
+    one = of_another(seat(end=500, position=1000, target_end=1000), (OLD, THERE))
+    denied = plan(one, {0: 500})
+    assert [r.code for r in denied.refused] == ["PROGRESS_EXISTS"]
+    assert "would skip 500 offsets" in denied.refused[0].message
+    change = plan(one, {0: 500}, Choice(replace=True)).changes[0]
+    assert (change.from_, change.to, change.risk, change.records) == (1000, 500, "skip", 500)
+    whole = plan(one, {0: 0}, Choice(replace=True)).changes[0]
+    assert (whole.risk, whole.records) == ("none", None)
+    # Nobody believes the progress; what the leader has accepted tells that it is another topic.
+    assert one.enrolment is not None
+    doubt = NeedsOperator("somebody has moved it", code=StateCode.PROGRESS_FOREIGN)
+    moved = replace(one.seats[0], between=None, doubt=doubt)
+    former = replace(one, enrolment=replace(one.enrolment, former={0: (OLD, THERE)}), seats=(moved,))
+    change = plan(former, {0: 500}, Choice(replace=True)).changes[0]
+    assert (change.risk, change.records) == ("skip", 500)
+
+
+def test_where_the_copy_is_gone_it_is_not_said_that_five_offsets_repeat() -> None:
+    """What the old target held is gone; another topic may hold any of it, and nobody has compared."""
+    change = plan(of_another(seat(position=50), (HERE, OLD)), {0: 45}, Choice(replace=True)).changes[0]
+    assert (change.risk, change.records) == ("skip", 45)
+    held = of_another(seat(position=50, target_end=7), (HERE, OLD))
+    change = plan(held, {0: 45}, Choice(replace=True)).changes[0]
+    assert (change.risk, change.records, "not compared" in change.reason) == ("repeat", None, True)
+    denied = plan(held, {0: 45}).refused[0]
+    assert "would repeat an unknown number of offsets" in denied.message
+
+
+@pytest.mark.parametrize(("between", "told"), MADE_ANEW)
+def test_that_a_topic_was_made_anew_is_said(between: tuple[str, str], told: str) -> None:
+    one = of_another(seat(position=50), between)
+    assert told in plan(one, {0: 45}, Choice(replace=True)).changes[0].reason
+    assert told in plan(one, {0: 45}).refused[0].message
+    same = of_another(seat(position=50), (HERE, THERE))
+    assert "made anew" not in plan(same, {0: 45}, Choice(replace=True)).changes[0].reason
+
+
+def test_what_was_said_yes_to_as_a_repeat_is_not_skipped() -> None:
+    """An approval of numbers that were about two topics is none of what is really done."""
+    old = Approval.of([Item("position a:0", "repeat", 500), Item("flow generation")])
+    one = of_another(seat(end=500, position=1000, target_end=1000), (OLD, THERE))
+    with pytest.raises(NeedsOperator) as caught:
+        old.check(plan(one, {0: 500}, Choice(replace=True)).items, "f")
+    assert caught.value.code == "PLAN_CHANGED"
 
 
 def test_partitions_of_a_topic_that_gave_way_are_written_where_they_stand_already_too() -> None:
