@@ -302,7 +302,8 @@ class _Planning:
         if not seat.start <= seed.offset <= seat.end:
             return _out_of_range(seat, seed)
         waits = topic.enrolment is not None and topic.enrolment.waits_to_be_placed
-        if seat.position == seed.offset and seat.doubt is None and not waits:
+        is_sure = seat.doubt is None and not any(made_anew(topic, seat))
+        if seat.position == seed.offset and is_sure and not waits:
             return None
         risk, records, note = _consequence(topic, seat, seed)
         if seat.position is not None and not self._choice.replace:

@@ -140,6 +140,21 @@ def test_that_a_topic_was_made_anew_is_said(between: tuple[str, str], told: str)
     assert "made anew" not in plan(same, {0: 45}, Choice(replace=True)).changes[0].reason
 
 
+@pytest.mark.parametrize(("between", "told"), MADE_ANEW)
+def test_a_partition_of_a_topic_that_was_made_anew_is_written_where_the_numbers_are_equal_too(
+    between: tuple[str, str], told: str
+) -> None:
+    """As those beside it are: it would stay stopped for good, and nothing would be left to do."""
+    one = of_another(seat(position=0), between)
+    denied = plan(one, {0: 0}).refused
+    assert [r.code for r in denied] == ["PROGRESS_EXISTS"] and told in denied[0].message
+    written = plan(one, {0: 0}, Choice(replace=True))
+    assert written.positions[TopicPartition("a", 0)].offset == 0
+    assert (written.changes[0].risk, told in written.changes[0].reason) == ("none", True)
+    # Once it is written it is about the topics that are there.
+    assert plan(of_another(seat(position=0), (HERE, THERE)), {0: 0}, Choice(replace=True)).changes == ()
+
+
 def test_what_was_said_yes_to_as_a_repeat_is_not_skipped() -> None:
     """An approval of numbers that were about two topics is none of what is really done."""
     old = Approval.of([Item("position a:0", "repeat", 500), Item("flow generation")])
