@@ -27,7 +27,7 @@ from onceover.planning.plan import Refusal
 from onceover.positions.reader import MapChanged, MapTopic, Point
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, made_anew
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, copied_up_to, made_anew
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.wire.offsetmap import MapRecord
@@ -342,12 +342,13 @@ def _from_group(
     unread = ends.unread_of(seat.source)
     by_hand = None if topic.enrolment is None else topic.enrolment.placed_by_hand(seat.source.partition)
     if by_hand is None or (known is not None and known.generation >= by_hand.generation):
-        return _bounded(seat, seed, known)
+        return _bounded(topic, seat, seed, known)
     if unread is not None:
         return unread
     text = f"generation {by_hand.generation} has put it to {by_hand.offset}"
     if seed.offset <= by_hand.offset:
-        return _bounded(seat, SeedOffset(by_hand.offset, f"{text}, the group stands before that"), None)
+        behind = SeedOffset(by_hand.offset, f"{text}, the group stands before that")
+        return _bounded(topic, seat, behind, None)
     return Refusal(
         str(seat.source),
         SeedingCode.LAG_GROUP_STALE,
@@ -369,12 +370,20 @@ def _put_somewhere(place: FlowClusters, enrolment: Enrolment, seat: Seat, seed: 
     )
 
 
-def _bounded(seat: Seat, seed: SeedOffset, known: MapRecord | None) -> SeedOffset:
+def _bounded(topic: SeatedTopic, seat: Seat, seed: SeedOffset, known: MapRecord | None) -> SeedOffset:
+    position = copied_up_to(topic, seat)
+    if known is None and position is not None:
+        return seed
     if known is None:
         bound = max(0, seat.lso - seed.offset)
         reason = f"{seed.reason}; at most what lies behind it on the source comes again"
         return SeedOffset(seed.offset, reason, "repeat" if bound else "none", bound)
     distance = seed.offset - known.source_end
+    if position is not None and (ahead := min(distance, seed.offset - position)) > 0:
+        reason = (
+            f"{seed.reason}; ahead of the progress, and of the offset map, which ends at {known.source_end}"
+        )
+        return SeedOffset(seed.offset, reason, "skip", ahead)
     if distance >= 0:
         # The map ends with the last record; the group also follows ranges without any.
         return SeedOffset(seed.offset, f"{seed.reason}; not behind the offset map", "none")

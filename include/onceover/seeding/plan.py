@@ -88,7 +88,8 @@ class SeedOffset:
     Args:
         offset: next source offset to copy.
         reason: where it comes from.
-        risk: as in ``Change``; None lets the situation tell.
+        risk: as in ``Change``, where the origin knows what was copied, whatever the progress says; None
+            lets the situation tell.
         records: offsets that the risk concerns.
         target_end: end of what the flow has written to the target, None for the end of its log.
         named: somebody has written down this very number, which nothing moves while it is thought over.
@@ -302,8 +303,7 @@ class _Planning:
         if not seat.start <= seed.offset <= seat.end:
             return _out_of_range(seat, seed)
         waits = topic.enrolment is not None and topic.enrolment.waits_to_be_placed
-        is_sure = seat.doubt is None and not any(made_anew(topic, seat))
-        if seat.position == seed.offset and is_sure and not waits:
+        if copied_up_to(topic, seat) == seed.offset and not waits:
             return None
         risk, records, note = _consequence(topic, seat, seed)
         if seat.position is not None and not self._choice.replace:
@@ -344,6 +344,11 @@ def made_anew(topic: SeatedTopic, seat: Seat) -> tuple[bool, bool]:
     )
 
 
+def copied_up_to(topic: SeatedTopic, seat: Seat) -> int | None:
+    """Return the progress; None where there is none, nobody may rely on it, or it is about topics gone."""
+    return None if seat.doubt or any(made_anew(topic, seat)) else seat.position
+
+
 def _consequence(topic: SeatedTopic, seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
     """Return risk, offsets it concerns, and what is to be said beside it."""
     source, target = made_anew(topic, seat)
@@ -352,13 +357,12 @@ def _consequence(topic: SeatedTopic, seat: Seat, seed: SeedOffset) -> tuple[str,
     note += (
         f"; target topic {seat.target.topic} was made anew, what was copied before is gone" if target else ""
     )
-    # An offset of another topic says nothing about this one's.
-    known = None if seat.doubt or source or target else seat.position
-    if known is not None:
-        distance = seed.offset - known
-        return "skip" if distance > 0 else "repeat" if distance else "none", abs(distance) or None, note
+    # Before the progress, which may be an older one that was put back: only lanes can tell.
     if seed.risk is not None:
         return seed.risk, seed.records, note
+    if (known := copied_up_to(topic, seat)) is not None:
+        distance = seed.offset - known
+        return "skip" if distance > 0 else "repeat" if distance else "none", abs(distance) or None, note
     # What the old copy holds is of the old source.
     if seat.target_held and (target or not source):
         note += (

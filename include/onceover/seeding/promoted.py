@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, Protocol
 
@@ -27,7 +27,7 @@ from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, check_rights, never_started, unread
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, copied_up_to
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
@@ -130,7 +130,7 @@ class PromotedOrigin:
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 elif answer is not None:
-                    found[seat.source] = answer
+                    found[seat.source] = _weighed(topic, seat, answer)
         begun = {topic.target for topic in topics if any(seat.source in found for seat in topic.seats)}
         self._shut.clear()
         self._shut.update(dict.fromkeys(sorted(begun & set(self.fences.shut())), place.target.alias))
@@ -345,6 +345,16 @@ class PromotedOrigin:
                 seen=f"source cluster {state.layout.source_cluster_id}",
                 resolve="name the flow in the other direction",
             )
+
+
+def _weighed(topic: SeatedTopic, seat: Seat, answer: SeedOffset) -> SeedOffset:
+    """Return the answer with its risk.
+
+    Its own progress is of an earlier journey. Where it is of this one, it was led back before, and what it
+    has copied since has expired: that would come again.
+    """
+    position = copied_up_to(topic, seat)
+    return answer if position is None or position <= answer.offset else replace(answer, risk=None)
 
 
 def _diverged(flow: str, place: FlowClusters, seat: Seat, stop: Stop) -> Refusal:

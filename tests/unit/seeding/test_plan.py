@@ -83,6 +83,29 @@ def test_progress_is_replaced_only_when_asked_with_the_same_numbers(
     assert (change.from_, change.to, change.risk, change.records) == (50, offset, risk, records)
 
 
+@pytest.mark.parametrize("position", [20, 60, 90])
+def test_what_an_origin_knows_for_sure_is_not_weighed_against_the_progress(position: int) -> None:
+    """The progress may be an older one that was put back with its metadata: only lanes can tell.
+
+    Or it is of an earlier journey: what has come since from the other side is no loss.
+    """
+    one = topic(seat(position=position, target_end=70), enrolled=True)
+    seeds = SeedOffsets({TopicPartition("a", 0): SeedOffset(60, "exact", "none")})
+    topics = TopicPlan(operation="topics", flow="f")
+    changes = plan_seed("seed", "f", [one], seeds, topics, Choice(replace=True)).changes
+    refused = plan_seed("seed", "f", [one], seeds, topics, Choice()).refused
+    if position == 60:
+        assert (changes, refused) == ((), ())
+        return
+    assert (changes[0].to, changes[0].risk, changes[0].records) == (60, "none", None)
+    assert "would repeat and skip nothing" in refused[0].message
+    # Whoever has said yes to a skip has said yes to less; not the other way round.
+    planned = plan_seed("seed", "f", [one], seeds, topics, Choice(replace=True))
+    Approval.of([Item("position a:0", "skip", 40), Item("flow generation")]).check(planned.items, "f")
+    with pytest.raises(NeedsOperator):
+        Approval.of(planned.items).check([Item("position a:0", "skip", 40)], "f")
+
+
 def test_progress_that_is_there_already_needs_nothing() -> None:
     """An interrupted run goes on with the rest."""
     assert plan(topic(seat(position=50), enrolled=True), {0: 50}).changes == ()
