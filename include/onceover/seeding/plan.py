@@ -349,6 +349,12 @@ def copied_up_to(topic: SeatedTopic, seat: Seat) -> int | None:
     return None if seat.doubt or any(made_anew(topic, seat)) else seat.position
 
 
+def risk_of(offset: int, end: int) -> tuple[str, int | None]:
+    """Return risk, and offsets it concerns, of going on at ``offset`` where the copy ends at ``end``."""
+    distance = offset - end
+    return "skip" if distance > 0 else "repeat" if distance else "none", abs(distance) or None
+
+
 def _consequence(topic: SeatedTopic, seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
     """Return risk, offsets it concerns, and what is to be said beside it."""
     source, target = made_anew(topic, seat)
@@ -361,8 +367,7 @@ def _consequence(topic: SeatedTopic, seat: Seat, seed: SeedOffset) -> tuple[str,
     if seed.risk is not None:
         return seed.risk, seed.records, note
     if (known := copied_up_to(topic, seat)) is not None:
-        distance = seed.offset - known
-        return "skip" if distance > 0 else "repeat" if distance else "none", abs(distance) or None, note
+        return *risk_of(seed.offset, known), note
     # What the old copy holds is of the old source.
     if seat.target_held and (target or not source):
         note += (

@@ -277,6 +277,6 @@ def test_offsets_that_somebody_wrote_down_are_approved_as_such() -> None:
 
 def test_offsets_that_the_operator_decided_are_approved_as_such() -> None:
     mirror = MirrorMakerOrigin(MirrorMakerNames.dedicated("east", "west"), {ONE: 30})
-    seed = mirror._known("f", seat(0, end=1000))
+    seed = mirror._decided(cast(Any, None), seat(0, end=1000), None, ())
     assert isinstance(seed, SeedOffset)
     assert (seed.offset, seed.named) == (30, True)
