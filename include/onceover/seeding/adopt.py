@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
@@ -26,8 +27,8 @@ from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, check_in_scope, seats_of
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
-from onceover.seeding.seam import NoSeam, Seam
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, risk_of
+from onceover.seeding.seam import Finding, NoSeam, Seam
 from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
 from onceover.state.fencing import fence
 from onceover.wire.mirrormaker import (
@@ -172,7 +173,8 @@ class MirrorMakerOrigin:
         # What the fence aborts holds up nobody.
         held = first.held_up(wanted) if self._is_fenced or not self._tasks else set()
         answers = {
-            seat.source: self._known(place.flow, seat)
+            seat.source: self._decided(search, seat, stored.get(seat.source), held)
+            or _kept(place.flow, seat)
             or self._seat(search, seat, stored.get(seat.source), held)
             for seat in wanted
         }
@@ -288,23 +290,30 @@ class MirrorMakerOrigin:
 
     # ---- one partition
 
-    def _known(self, flow: str, seat: Seat) -> SeedOffset | None:
-        """Return what needs no comparison: what the operator has decided, and what is the flow's already."""
-        decided = self.decided.get(seat.source)
-        if decided is not None:
-            # Progress stays as it is: a run has copied up to there, whatever was decided before it.
-            way = (
-                f"correct the offset in the `--decided` file: name one from {seat.start} to {seat.end}"
-                if seat.position is None
-                else "leave it out of the `--decided` file: it has its progress already"
-            )
-            said = "decided by the operator; not compared"
-            return SeedOffset(decided, said, "repeat", named=True, otherwise=way)
+    def _decided(
+        self, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]
+    ) -> SeedOffset | None:
+        """Return what the operator has decided, with what is known of where the copy ends."""
+        offset = self.decided.get(seat.source)
+        if offset is None:
+            return None
+        said = "decided by the operator"
         if seat.position is not None:
-            # What was copied since is not MirrorMaker's.
-            way = f"adoption leaves progress as it is: see {commands.command('status', flow)} for what to do"
-            return SeedOffset(seat.position, "has progress already", otherwise=way)
-        return None
+            # Progress stays as it is: a run has copied up to there, whatever was decided before it.
+            way = "leave it out of the `--decided` file: it has its progress already"
+            return SeedOffset(offset, said, named=True, otherwise=way)
+        way = f"correct the offset in the `--decided` file: name one from {seat.start} to {seat.end}"
+        known, risk, records = "", None, None
+        if seat.target_end and isinstance(seam := _compared(search, seat, held), Seam):
+            known = f"; the copy is proven to end before source offset {seam.offset}"
+            risk, records = risk_of(offset, seam.offset)
+        elif seat.target_end and stored is not None:
+            known = (
+                f"; not proven: MirrorMaker has stored that it copied up to {stored}, or went on behind it"
+            )
+            ahead = offset - (stored + 1)
+            risk, records = ("skip", ahead) if ahead > 0 else ("repeat", None)
+        return SeedOffset(offset, said + known, risk, records, named=True, otherwise=way)
 
     def _seat(
         self, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]
@@ -418,6 +427,23 @@ def read_tasks(target: Cluster, mirror: MirrorMakerNames, connectors: set[str]) 
         if known is not None and known[0] in connectors:
             tasks[known[0]] = max(known[1], tasks.get(known[0], 0))
     return tasks
+
+
+def _kept(flow: str, seat: Seat) -> SeedOffset | None:
+    """Return what is the flow's already: what was copied since is not MirrorMaker's."""
+    if seat.position is None:
+        return None
+    way = f"adoption leaves progress as it is: see {commands.command('status', flow)} for what to do"
+    return SeedOffset(seat.position, "has progress already", otherwise=way)
+
+
+def _compared(search: SeamSearch, seat: Seat, held: Collection[TopicPartition]) -> Finding | None:
+    """Return what comparing a copy tells whose end somebody has decided; None where it cannot be compared."""
+    if seat.source in held:
+        return None
+    with suppress(NeedsOperator):
+        return search.find(seat)
+    return None
 
 
 def _seats_copied(topic: SeatedTopic, stored: Mapping[TopicPartition, int]) -> tuple[Seat, ...]:

@@ -27,7 +27,7 @@ from onceover.planning.plan import Refusal
 from onceover.positions.reader import MapChanged, MapTopic, Point
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, copied_up_to, made_anew
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.wire.offsetmap import MapRecord
@@ -241,8 +241,8 @@ class NewestMapRecords:
     """The newest map record of each pair of partitions.
 
     Args:
-        records: in no order.
-        unread: why partitions of the map's topic cannot be read now, or not to their ends.
+        records: in no order, from the partitions of the map's topic that were read to their ends.
+        unread: why the others cannot be read now, or not to their ends.
     """
 
     records: Iterable[MapRecord] = ()
@@ -271,11 +271,8 @@ def newest_records(target: Cluster, flow: str) -> NewestMapRecords:
     newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
     for partition, (start, end) in bounds.found.items():
         try:
-            for record in _map_records(topic, partition, start, end):
-                pair = (record.source, record.target)
-                known = newest.get(pair)
-                if known is None or _age(record) > _age(known):
-                    newest[pair] = record
+            # The older ones of a part that was read in half would be taken for where the copy ends.
+            newest |= _newest_of(_map_records(topic, partition, start, end))
         except MapChanged as changed:
             unread[partition] = Retriable(str(changed))
         except (Retriable, NeedsOperator) as error:
@@ -286,14 +283,14 @@ def newest_records(target: Cluster, flow: str) -> NewestMapRecords:
     return NewestMapRecords(newest.values(), unread)
 
 
-def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:
-    """Tell whether either side of an enrolled partition is another one by now than the flow has copied."""
-    if topic.enrolment is None:
-        return False
-    source, target = seat.between or topic.enrolment.ids_of(seat.source.partition)
-    return source != str(topic.source.topic_id) or (
-        topic.copy is not None and target != str(topic.copy.topic_id)
-    )
+def _newest_of(records: Iterable[MapRecord]) -> dict[tuple[TopicPartition, TopicPartition], MapRecord]:
+    newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
+    for record in records:
+        pair = (record.source, record.target)
+        known = newest.get(pair)
+        if known is None or _age(record) > _age(known):
+            newest[pair] = record
+    return newest
 
 
 def _map_records(topic: MapTopic, partition: int, start: int, end: int) -> Iterator[MapRecord]:
@@ -318,7 +315,7 @@ def _age(record: MapRecord) -> tuple[int, int, int]:
 def _stale(place: FlowClusters, topic: SeatedTopic, seat: Seat) -> Refusal | None:
     return (
         _recreated(place, seat, SeedingCode.MAP_STALE, "the map was written")
-        if is_recreated(topic, seat)
+        if any(made_anew(topic, seat))
         else None
     )
 
@@ -337,7 +334,7 @@ def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
 def _from_group(
     place: FlowClusters, topic: SeatedTopic, seat: Seat, seed: SeedOffset, ends: MapEnds
 ) -> SeedOffset | Refusal:
-    if is_recreated(topic, seat):
+    if any(made_anew(topic, seat)):
         return _recreated(place, seat, SeedingCode.LAG_GROUP_STALE, "the group was written")
     if topic.enrolment is not None and topic.enrolment.placed_by_an_older_release(seat.source.partition):
         return _put_somewhere(place, topic.enrolment, seat, seed)
@@ -345,12 +342,13 @@ def _from_group(
     unread = ends.unread_of(seat.source)
     by_hand = None if topic.enrolment is None else topic.enrolment.placed_by_hand(seat.source.partition)
     if by_hand is None or (known is not None and known.generation >= by_hand.generation):
-        return _bounded(seat, seed, known)
+        return _bounded(topic, seat, seed, known)
     if unread is not None:
         return unread
     text = f"generation {by_hand.generation} has put it to {by_hand.offset}"
     if seed.offset <= by_hand.offset:
-        return _bounded(seat, SeedOffset(by_hand.offset, f"{text}, the group stands before that"), None)
+        behind = SeedOffset(by_hand.offset, f"{text}, the group stands before that")
+        return _bounded(topic, seat, behind, None)
     return Refusal(
         str(seat.source),
         SeedingCode.LAG_GROUP_STALE,
@@ -372,12 +370,20 @@ def _put_somewhere(place: FlowClusters, enrolment: Enrolment, seat: Seat, seed: 
     )
 
 
-def _bounded(seat: Seat, seed: SeedOffset, known: MapRecord | None) -> SeedOffset:
+def _bounded(topic: SeatedTopic, seat: Seat, seed: SeedOffset, known: MapRecord | None) -> SeedOffset:
+    position = copied_up_to(topic, seat)
+    if known is None and position is not None:
+        return seed
     if known is None:
         bound = max(0, seat.lso - seed.offset)
         reason = f"{seed.reason}; at most what lies behind it on the source comes again"
         return SeedOffset(seed.offset, reason, "repeat" if bound else "none", bound)
     distance = seed.offset - known.source_end
+    if position is not None and (ahead := min(distance, seed.offset - position)) > 0:
+        reason = (
+            f"{seed.reason}; ahead of the progress, and of the offset map, which ends at {known.source_end}"
+        )
+        return SeedOffset(seed.offset, reason, "skip", ahead)
     if distance >= 0:
         # The map ends with the last record; the group also follows ranges without any.
         return SeedOffset(seed.offset, f"{seed.reason}; not behind the offset map", "none")

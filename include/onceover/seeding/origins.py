@@ -8,21 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
+from onceover.resume.sourcelogs import evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.plan import EARLIEST, Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
+from onceover.stops.judge import Evidence
+from onceover.stops.record import Stop, readable_stop
+
+# Where lanes have stopped a partition, its progress is not where its copy ends, or not in this log.
+_MISPLACED: Final = frozenset(
+    {
+        StopCode.PROGRESS_FOREIGN,
+        StopCode.SOURCE_DIVERGED,
+        StopCode.TARGET_SHORTENED,
+        StopCode.TARGET_DROPPED,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,24 @@ class Passive:
 
     def prepare(self, place: FlowClusters) -> None:
         """Do nothing."""
+
+
+def check_rights(failed: Mapping[TopicPartition, OnceoverError]) -> None:
+    """Raise what concerns more than a partition: nobody can plan without a right.
+
+    Raises:
+        UsageError: a right is missing.
+    """
+    for error in failed.values():
+        if isinstance(error, UsageError):
+            raise error
+
+
+def unread(tp: TopicPartition, what: str, error: OnceoverError) -> Refusal:
+    """Return that something about a partition, which its offset depends on, cannot be told now."""
+    code = SeedingCode.UNREADABLE if isinstance(error, Retriable) else error.code
+    text = f"{what} cannot be asked now: {error.message}"
+    return Refusal(str(tp), code, text, error.resolve or error.usual_way)
 
 
 def seats_of(topics: Sequence[SeatedTopic]) -> Iterator[Seat]:
@@ -206,7 +239,7 @@ class FlowOrigin(Passive):
     target: Cluster
 
     def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
-        """Name the other flow's next source offsets.
+        """Name the other flow's next source offsets, where that flow itself would go on from them.
 
         Raises:
             NeedsOperator: it copies from another cluster.
@@ -219,27 +252,63 @@ class FlowOrigin(Passive):
         copies = {tp: e.target_of(tp) for tp, e in enrolled.items()}
         # By name: of all partitions, those of topics that may not be described would be left out.
         committed = self.target.committed(names.progress_group(self.name), list(copies.values()))
-        reason = f"copied by flow {self.name} to {self.target.alias}"
-        seeds: dict[TopicPartition, SeedOffset] = {}
+        known = {tp: committed[copy] for tp, copy in copies.items() if copy in committed}
         refused: dict[TopicPartition, Refusal] = {}
-        for tp, copy in copies.items():
-            if (progress := committed.get(copy)) is None:
-                continue
-            copied, _ = copied_between(enrolled[tp], tp.partition, beside(progress).meta)
-            if copied == str(wanted[tp].topic_id):
-                seeds[tp] = SeedOffset(progress.offset, reason)
+        asked: dict[TopicPartition, Evidence] = {}
+        for tp, at in known.items():
+            stop = readable_stop(state.others, copies[tp])
+            if (why := self._not_believed(tp, at, enrolled[tp], wanted[tp], stop)) is not None:
+                refused[tp] = why
             else:
-                refused[tp] = self._recreated(tp, copied, wanted[tp])
-        return SeedOffsets(seeds, refused)
+                asked[tp] = evidence_of(self.name, tp, enrolled[tp], at.offset, at, wanted[tp], None)
+        refused |= self._parted(place.source, asked, {info.name: info for info in wanted.values()})
+        reason = f"copied by flow {self.name} to {self.target.alias}"
+        return SeedOffsets(
+            {tp: SeedOffset(at.offset, reason) for tp, at in known.items() if tp not in refused}, refused
+        )
 
-    def _recreated(self, tp: TopicPartition, copied: str, here: TopicInfo) -> Refusal:
+    def _not_believed(
+        self,
+        tp: TopicPartition,
+        at: CommittedOffset,
+        enrolment: Enrolment,
+        here: TopicInfo,
+        stop: Stop | None,
+    ) -> Refusal | None:
+        """Return why the other flow does not go on from where it stands, as far as its target tells."""
+        meta, doubt = beside(at)
+        if doubt is not None:
+            text = f"{doubt.message} (expected {doubt.expected}; seen {doubt.seen})"
+            return self._refusal(
+                tp, doubt.code, f"{text}: offset {at.offset} may be right or not", doubt.resolve
+            )
+        copied, _ = copied_between(enrolment, tp.partition, meta)
+        if copied != str(here.topic_id):
+            text = (
+                f"it has copied another topic of that name (expected topic id {copied}; seen "
+                f"{here.topic_id}): its offset means other records in this one"
+            )
+            return self._refusal(tp, StopCode.SOURCE_RECREATED, text)
+        return self._refusal(tp, stop.code, told(stop)) if stop and stop.code in _MISPLACED else None
+
+    def _parted(
+        self, source: Cluster, asked: Mapping[TopicPartition, Evidence], topics: Mapping[str, TopicInfo]
+    ) -> dict[TopicPartition, Refusal]:
+        """Return of which partitions the source holds another log by now, or nobody can tell."""
+        judged = judge_sources(source, asked, topics)
+        check_rights(judged.unread)
+        what = f"whether it still is the log that flow {self.name} has copied"
+        refused = {tp: unread(tp, what, error) for tp, error in judged.unread.items()}
+        return refused | {tp: self._refusal(tp, stop.code, told(stop)) for tp, stop in judged.parted.items()}
+
+    def _refusal(self, tp: TopicPartition, code: str, why: str, first: str | None = None) -> Refusal:
+        before = f"{first}; or " if first else ""
         return Refusal(
             str(tp),
-            StopCode.SOURCE_RECREATED,
-            f"flow {self.name} has copied another topic of that name (expected topic id {copied}; seen "
-            f"{here.topic_id}): its offset means other records in this one",
-            f"bring flow {self.name} in order first (see {commands.command('status', self.name)}), or name "
-            "the offset with `--from file:...`",
+            code,
+            f"flow {self.name} would not go on from its own progress: {why}",
+            f"{before}bring flow {self.name} in order first (see "
+            f"{commands.command('status', self.name)}), or name the offset with `--from file:...`",
         )
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:

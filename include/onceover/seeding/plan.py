@@ -88,7 +88,8 @@ class SeedOffset:
     Args:
         offset: next source offset to copy.
         reason: where it comes from.
-        risk: as in ``Change``; None lets the situation tell.
+        risk: as in ``Change``, where the origin knows what was copied, whatever the progress says; None
+            lets the situation tell.
         records: offsets that the risk concerns.
         target_end: end of what the flow has written to the target, None for the end of its log.
         named: somebody has written down this very number, which nothing moves while it is thought over.
@@ -302,11 +303,13 @@ class _Planning:
         if not seat.start <= seed.offset <= seat.end:
             return _out_of_range(seat, seed)
         waits = topic.enrolment is not None and topic.enrolment.waits_to_be_placed
-        if seat.position == seed.offset and seat.doubt is None and not waits:
+        if copied_up_to(topic, seat) == seed.offset and not waits:
             return None
+        risk, records, note = _consequence(topic, seat, seed)
         if seat.position is not None and not self._choice.replace:
-            return _progress_exists(seat, seed)
-        risk, records, reason = _consequence(seat, seed)
+            return _progress_exists(seat, seed, _effect(risk, records) + note)
+        replaces = "" if seat.position is None else "; replaces the progress that is there"
+        reason = f"{seed.reason}{replaces}{note}"
         change = Change("position", str(source), seat.position, seed.offset, reason, risk, records)
         return seed, change
 
@@ -327,24 +330,60 @@ def _is_new(seat: Seat, topic: SeatedTopic) -> bool:
     return topic.enrolment is None or seat.source.partition not in topic.enrolment.start
 
 
-def _consequence(seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
-    """Return risk, offsets it concerns, and the reason to show."""
-    if seat.position is not None and seat.doubt is None:
-        distance = seed.offset - seat.position
-        risk = "skip" if distance > 0 else "repeat" if distance else "none"
-        return risk, abs(distance) or None, f"{seed.reason}; replaces the progress that is there"
+def made_anew(topic: SeatedTopic, seat: Seat) -> tuple[bool, bool]:
+    """Tell whether source and target of a partition are other topics by now than the flow has copied between.
+
+    Args:
+        seat: one of the topic's.
+    """
+    if topic.enrolment is None:
+        return False, False
+    source, target = seat.between or topic.enrolment.ids_of(seat.source.partition)
+    return source != str(topic.source.topic_id), (
+        topic.copy is not None and target != str(topic.copy.topic_id)
+    )
+
+
+def copied_up_to(topic: SeatedTopic, seat: Seat) -> int | None:
+    """Return the progress; None where there is none, nobody may rely on it, or it is about topics gone."""
+    return None if seat.doubt or any(made_anew(topic, seat)) else seat.position
+
+
+def risk_of(offset: int, end: int) -> tuple[str, int | None]:
+    """Return risk, and offsets it concerns, of going on at ``offset`` where the copy ends at ``end``."""
+    distance = offset - end
+    return "skip" if distance > 0 else "repeat" if distance else "none", abs(distance) or None
+
+
+def _consequence(topic: SeatedTopic, seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
+    """Return risk, offsets it concerns, and what is to be said beside it."""
+    source, target = made_anew(topic, seat)
+    note = "" if seat.doubt is None else f"; {seat.doubt.message}"
+    note += f"; source topic {seat.source.topic} was made anew since it was copied" if source else ""
+    note += (
+        f"; target topic {seat.target.topic} was made anew, what was copied before is gone" if target else ""
+    )
+    # Before the progress, which may be an older one that was put back: only lanes can tell.
     if seed.risk is not None:
-        doubt = "" if seat.doubt is None else f"; {seat.doubt.message}"
-        return seed.risk, seed.records, seed.reason + doubt
-    if seat.target_held:
-        reason = (
-            f"{seed.reason}; the target's log holds {seat.target_held} offsets, which are kept and were not "
-            f"compared: what they hold from source offset {seed.offset} on comes again, what they lack of "
-            "the offsets before never comes"
+        return seed.risk, seed.records, note
+    if (known := copied_up_to(topic, seat)) is not None:
+        return *risk_of(seed.offset, known), note
+    # What the old copy holds is of the old source.
+    if seat.target_held and (target or not source):
+        note += (
+            f"; the target's log holds {seat.target_held} offsets, which are kept and were not compared: "
+            f"what they hold from source offset {seed.offset} on comes again, what they lack of the offsets "
+            "before never comes"
         )
-        return "repeat", None, reason
+        return "repeat", None, note
     before = seed.offset - seat.start
-    return ("skip", before, seed.reason) if before else ("none", None, seed.reason)
+    return ("skip", before, note) if before else ("none", None, note)
+
+
+def _effect(risk: str, records: int | None) -> str:
+    if risk == "none":
+        return "would repeat and skip nothing"
+    return f"would {risk} {'an unknown number of' if records is None else records} offsets"
 
 
 def _copy_gone(flow: str, topic: SeatedTopic) -> Refusal | None:
@@ -399,7 +438,7 @@ def _out_of_range(seat: Seat, seed: SeedOffset) -> Refusal:
     )
 
 
-def _progress_exists(seat: Seat, seed: SeedOffset) -> Refusal:
+def _progress_exists(seat: Seat, seed: SeedOffset, effect: str) -> Refusal:
     position = seat.position or 0
     if seat.doubt is not None:
         return Refusal(
@@ -408,12 +447,10 @@ def _progress_exists(seat: Seat, seed: SeedOffset) -> Refusal:
             f"{seat.doubt.message}: it stands at source offset {position}",
             seed.otherwise or "add `--replace` to write it anew",
         )
-    distance = seed.offset - position
-    effect = f"skip {distance}" if distance > 0 else f"repeat {-distance}"
     return Refusal(
         str(seat.source),
         SeedingCode.PROGRESS_EXISTS,
         f"the flow has copied it up to source offset {position}; going on at {seed.offset} ({seed.reason}) "
-        f"would {effect} offsets",
+        f"{effect}",
         seed.otherwise or "add `--replace` if that is meant",
     )

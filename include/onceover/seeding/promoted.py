@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, Protocol
 
 from onceover.backoff import Deadline
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
@@ -26,8 +26,8 @@ from onceover.planning.plan import Change, Refusal
 from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, never_started
-from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.seeding.origins import FlowClusters, check_rights, never_started, unread
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, copied_up_to
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
@@ -130,7 +130,7 @@ class PromotedOrigin:
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 elif answer is not None:
-                    found[seat.source] = answer
+                    found[seat.source] = _weighed(topic, seat, answer)
         begun = {topic.target for topic in topics if any(seat.source in found for seat in topic.seats)}
         self._shut.clear()
         self._shut.update(dict.fromkeys(sorted(begun & set(self.fences.shut())), place.target.alias))
@@ -181,7 +181,7 @@ class PromotedOrigin:
                     )
         starts = place.target.each_offset(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
         ends = place.target.each_offset(copies, calls.LATEST, calls.READ_UNCOMMITTED)
-        _check_rights({**starts.failed, **ends.failed})
+        check_rights({**starts.failed, **ends.failed})
         judged = judge_sources(place.target, wanted, infos)
         evidence, untold = dict(judged.evidence), dict[TopicPartition, Problem]()
         with_target_logs(place.source, judged.evidence, evidence, untold)
@@ -259,7 +259,7 @@ class PromotedOrigin:
         """
         for each in topic.seats:
             if (error := logs.unread.get(each.target)) is not None:
-                return _unread(seat, "whether the topic that was made anew is empty", error)
+                return unread(seat.source, "whether the topic that was made anew is empty", error)
         held = {
             partition: logs.ends[partition] - logs.starts[partition]
             for each in topic.seats
@@ -310,7 +310,7 @@ class PromotedOrigin:
         if (lost := logs.lost.get(seat.target)) is not None:
             return _lost(self.name, place, seat, end, lost)
         if (error := logs.unread.get(seat.target)) is not None:
-            return _unread(seat, "whether it is the log that was copied", error)
+            return unread(seat.source, "whether it is the log that was copied", error)
         if (stop := self._parted(seat, logs)) is not None:
             return _diverged(self.name, place, seat, stop)
         # What has expired there is nowhere any more, and in nobody's way.
@@ -320,7 +320,7 @@ class PromotedOrigin:
         except UsageError:
             raise
         except OnceoverError as unreadable:
-            return _unread(seat, "whether it holds records that were never copied", unreadable)
+            return unread(seat.source, "whether it holds records that were never copied", unreadable)
         if orphans:
             return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
@@ -347,17 +347,14 @@ class PromotedOrigin:
             )
 
 
-def _check_rights(failed: Mapping[TopicPartition, OnceoverError]) -> None:
-    """Raise what concerns more than a partition: nobody can plan without a right."""
-    for error in failed.values():
-        if isinstance(error, UsageError):
-            raise error
+def _weighed(topic: SeatedTopic, seat: Seat, answer: SeedOffset) -> SeedOffset:
+    """Return the answer with its risk.
 
-
-def _unread(seat: Seat, what: str, error: OnceoverError) -> Refusal:
-    code = SeedingCode.UNREADABLE if isinstance(error, Retriable) else error.code
-    text = f"{what} cannot be asked now: {error.message}"
-    return Refusal(str(seat.source), code, text, error.resolve or error.usual_way)
+    Its own progress is of an earlier journey. Where it is of this one, it was led back before, and what it
+    has copied since has expired: that would come again.
+    """
+    position = copied_up_to(topic, seat)
+    return answer if position is None or position <= answer.offset else replace(answer, risk=None)
 
 
 def _diverged(flow: str, place: FlowClusters, seat: Seat, stop: Stop) -> Refusal:

@@ -14,11 +14,13 @@ import pytest
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.groups.admin import GroupListing
 from onceover.model import TopicPartition
+from onceover.planning.approval import Approval, Item
 from onceover.seeding import adopt
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
+from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, SeedPlan, plan_seed
-from onceover.seeding.seam import Finding, Seam
+from onceover.seeding.seam import Finding, NoSeam, Seam
 from onceover.seeding.seamsearch import Anchors
 from onceover.state.codes import StateCode
 from onceover.topics.plan import TopicPlan
@@ -137,6 +139,7 @@ class Adopting:
     Args:
         tasks: how many of them its configuration tells of.
         meanwhile: what happens while the copies are compared.
+        finding: what comparing them tells, where that is something else.
     """
 
     def __init__(
@@ -147,10 +150,13 @@ class Adopting:
         tasks: int = 1,
         decided: Mapping[TopicPartition, int] | None = None,
         meanwhile: Callable[[], None] = lambda: None,
+        finding: Finding | OnceoverError | None = None,
     ) -> None:
         def find(_: Seat) -> Finding:
             meanwhile()
-            return Seam(50, 49, 50)
+            if isinstance(finding, OnceoverError):
+                raise finding
+            return finding or Seam(50, 49, 50)
 
         known = {adopt.CONNECTOR: tasks} if tasks else {}
         monkeypatch.setattr(adopt, "GroupAdmin", lambda _: FakeGroups(GroupListing({})))
@@ -252,6 +258,58 @@ def test_a_decided_offset_outside_the_log_is_corrected_in_its_file(monkeypatch: 
     (refusal,) = adopted(adopting, topic(seat(0, start=7, target_end=1000))).refused
     assert (refusal.object, refusal.code) == ("a:0", "OUT_OF_RANGE")
     assert refusal.resolve == "correct the offset in the `--decided` file: name one from 7 to 100"
+
+
+UNPROVEN = NoSeam(SeedingCode.GAP, "a record is missing")
+DAMAGED = NeedsOperator("a record of the copy is damaged")
+
+
+@pytest.mark.parametrize(
+    ("tp", "offset", "finding", "expected"),
+    [
+        pytest.param(ONE, 60, None, ("skip", 10), id="beyond the copy"),
+        pytest.param(ONE, 40, None, ("repeat", 10), id="within the copy"),
+        pytest.param(ONE, 50, None, ("none", None), id="at its end"),
+        pytest.param(ONE, 60, UNPROVEN, ("skip", 10), id="beyond what is stored"),
+        pytest.param(ONE, 60, DAMAGED, ("skip", 10), id="beyond what is stored, a copy that cannot be read"),
+        pytest.param(ONE, 50, UNPROVEN, ("repeat", None), id="behind it there may be more than is stored"),
+        pytest.param(TWO, 60, UNPROVEN, ("repeat", None), id="nothing is stored"),
+        pytest.param(TopicPartition("a", 2), 60, None, ("skip", 60), id="nothing is there"),
+    ],
+)
+def test_of_a_decided_offset_it_is_said_what_is_skipped_and_what_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+    tp: TopicPartition,
+    offset: int,
+    finding: Finding | OnceoverError | None,
+    expected: tuple[str, int | None],
+) -> None:
+    """Up to 50 the copy goes, or MirrorMaker has stored that it does; what is unknown is not made up."""
+    adopting = Adopting(monkeypatch, logs(1000, 70, 0), decided={tp: offset}, finding=finding)
+    place = seat(tp.partition, target_end=(1000, 70, 0)[tp.partition])
+    found = adopting.read(topic(replace(seat(0), target_end=1000), place) if tp != ONE else topic(place))
+    decided = found.offsets[tp]
+    assert (decided.offset, decided.named, decided.reason.startswith("decided by the operator")) == (
+        offset,
+        True,
+        True,
+    )
+    topics = TopicPlan(operation="topics", flow="f", enrol=("a",))
+    only = SeedOffsets({tp: decided})
+    (change, _) = plan_seed("adopt", "f", [topic(place)], only, topics, Choice()).changes
+    assert (change.risk, change.records) == expected
+    # Whoever has said yes to some that come again has said nothing about some that never come.
+    if expected[0] == "skip":
+        with pytest.raises(NeedsOperator):
+            Approval.of([Item(f"position {tp} -> {offset}", "repeat"), Item("flow generation")]).check(
+                plan_seed("adopt", "f", [topic(place)], only, topics, Choice()).items, "f"
+            )
+
+
+def test_what_may_not_be_read_is_said_of_a_decided_offset_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    barred = Adopting(monkeypatch, logs(1000), decided={ONE: 30}, finding=UsageError("no right"))
+    with pytest.raises(UsageError, match="no right"):
+        barred.read(topic(seat(0, target_end=1000)))
 
 
 @pytest.mark.parametrize("code", ["PROGRESS_EXISTS", "OUT_OF_RANGE"])

@@ -146,6 +146,38 @@ def test_the_lag_group_is_not_weighed_against_what_cannot_be_read(monkeypatch: p
     assert (seed.offset, seed.risk, seed.records) == (40, "repeat", 60)
 
 
+@pytest.mark.parametrize(
+    ("position", "end", "group", "expected"),
+    [
+        pytest.param(50, 50, 70, ("skip", 20), id="somebody has moved the group"),
+        pytest.param(60, 50, 70, ("skip", 10), id="and the progress is ahead of the map"),
+        pytest.param(20, 60, 60, ("none", None), id="an older position was put back"),
+        pytest.param(
+            20, 60, 40, ("repeat", 20), id="an older position was put back, and the group is behind"
+        ),
+        pytest.param(60, 60, 40, ("repeat", 20), id="the group is behind"),
+        pytest.param(60, None, 40, ("repeat", 20), id="without a map"),
+        pytest.param(30, None, 40, ("skip", 10), id="without a map, moved ahead"),
+        pytest.param(None, 50, 70, ("none", None), id="the group follows ranges without records"),
+    ],
+)
+def test_the_lag_group_is_weighed_against_the_progress_where_the_map_does_not_tell(
+    monkeypatch: pytest.MonkeyPatch,
+    position: int | None,
+    end: int | None,
+    group: int,
+    expected: tuple[str, int | None],
+) -> None:
+    """What it is ahead of both is skipped: nobody knows of a copy of it."""
+    one = enrolled(seat(0, position=position))
+    newest = NewestMapRecords([] if end is None else [record(0, end)])
+    found = asked(monkeypatch, newest, one, origin=LagOrigin(), lag={0: group})
+    planned = plan_seed(
+        "seed", "f", [one], found, TopicPlan(operation="topics", flow="f"), Choice(replace=True)
+    )
+    assert (planned.changes[0].risk, planned.changes[0].records) == expected
+
+
 class Topic:
     """The map's topic, with one record in each partition; some cannot be read."""
 
@@ -185,6 +217,28 @@ def test_the_newest_records_are_read_part_by_part_and_to_their_ends(
     assert set(newest.unread) == {1}
     assert {(r.source.partition, r.source_end) for r in newest.records} == {(0, 9), (2, 9), (3, 9)}
     assert read.settled == {True}
+
+
+class HalfRead(Topic):
+    """The map's topic, with partition 0 in the part of which only the beginning can be read."""
+
+    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+        for partition in points:
+            each = record(0, 20) if partition == PARTS[0] else record(10 + partition, 60)
+            yield Chunk(partition, [MapEntry(0, each.key, each)], 5, 0)
+            if partition == PARTS[0]:
+                raise AWAY
+
+
+def test_a_part_of_the_map_that_was_read_in_half_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was copied up to 60 would seem to end at 20, and a group at 40 to repeat nothing."""
+    monkeypatch.setattr(MapTopic, "find", lambda *_: HalfRead({}, {}))
+    newest = newest_records(FakeCluster(), "f")
+    assert newest.unread == {PARTS[0]: AWAY}
+    assert sorted(r.source_end for r in newest.records) == [60, 60, 60]
+    found = asked(monkeypatch, newest, enrolled(seat(0)), origin=LagOrigin(), lag={0: 40})
+    (seed,) = found.offsets.values()
+    assert (seed.offset, seed.risk, seed.records) == (40, "repeat", 60)
 
 
 def test_without_a_map_nothing_is_known_and_without_rights_nothing_is_said(

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from onceover.errors import NeedsOperator, Retriable, UsageError
-from onceover.kafka.calls import CommittedOffset
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
@@ -18,12 +18,25 @@ from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.apply import leaderless
 from onceover.seeding.frommap import LagOrigin, NewestMapRecords
 from onceover.seeding.origins import FileOrigin, FlowClusters, FlowOrigin, GroupOrigin, LogOrigin, Origin
-from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedOffsets, SeedPlan, plan_seed
+from onceover.seeding.plan import (
+    EARLIEST,
+    Choice,
+    Seat,
+    SeatedTopic,
+    SeedOffset,
+    SeedOffsets,
+    SeedPlan,
+    plan_seed,
+)
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
+from onceover.stops.record import Stop
 from onceover.topics.plan import TopicPlan
+from onceover.wire.progress import CopiedBatch, ProgressMeta
 from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.fakelogs import FakeLog
 from tests.support.flows.waysout import commands
+from tests.support.raw.mutations import Content
 from tests.unit.seeding.test_plan import seat, topic
 from tests.unit.topics.topicworld import World
 
@@ -64,22 +77,126 @@ def test_a_group_that_has_committed_nothing_at_all_is_unknown() -> None:
     assert "grant DESCRIBE on its topics" in str(caught.value.resolve)
 
 
+ENROLLED = Enrolment("a", "east.a", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 5)
+COPIES = [TopicPartition("east.a", 0), TopicPartition("east.a", 1)]
+
+
+def copied_to(position: int, *, epoch: int = NO_EPOCH, beside: int | None = None) -> CommittedOffset:
+    """Return progress of a lane; ``beside``: where it stood when what stands beside it was written."""
+    at = position if beside is None else beside
+    meta = ProgressMeta(*ENROLLED.ids, epoch, 10, 1, (1, 1), at, batch=CopiedBatch(at - 1, at, 70, 1))
+    return CommittedOffset(0, position, epoch, meta.encode())
+
+
+def of_flow(
+    patch: pytest.MonkeyPatch,
+    target: FakeCluster,
+    *seats: Seat,
+    log: FakeLog | None = None,
+    away: OnceoverError | None = None,
+    stop: str = "",
+) -> SeedOffsets:
+    """Ask for the progress of a flow to ``target``, whose lane may have stopped partition 0."""
+    held = Stop(stop, "it stands elsewhere", "this", "that", "do so", 40).to_json()
+    others = {names.stop_key(*COPIES[0]): held} if stop else {}
+    state = SimpleNamespace(
+        layout=SimpleNamespace(source_cluster_id="s"), enrolled={"east.a": ENROLLED}, others=others
+    )
+    patch.setattr("onceover.seeding.origins.read_flow_state", lambda *_: state)
+    here = FakeCluster("north", cluster_id="s")
+    here.add_topic("a", UUID(int=1), [0, 0]).logs[:] = [log or FakeLog(end=100), FakeLog(end=100)]
+    here.away = {ONE: away} if away else {}
+    place = FlowClusters("f", here, cast(Any, SimpleNamespace()))
+    return FlowOrigin("other", target).read(place, [topic(*seats)])
+
+
 def test_another_flows_progress_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all partitions a topic that may not be described would be left out, as if nothing were copied."""
-    enrolled = Enrolment("a", "east.a", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 5)
-    state = SimpleNamespace(layout=SimpleNamespace(source_cluster_id="s"), enrolled={"east.a": enrolled})
-    monkeypatch.setattr("onceover.seeding.origins.read_flow_state", lambda *_: state)
-    copies = [TopicPartition("east.a", 0), TopicPartition("east.a", 1)]
-    target = source(copies[0], pending=copies[1])
-    place = FlowClusters(
-        "f", cast(Any, SimpleNamespace(cluster_id=lambda: "s")), cast(Any, SimpleNamespace())
-    )
-    origin = FlowOrigin("other", target)
-    assert origin.read(place, [topic(seat(0))]).offsets == {
-        ONE: SeedOffset(4, "copied by flow other to east")
-    }
+    target = source(pending=COPIES[1])
+    target.groups[GROUPS[1]] = {COPIES[0]: copied_to(4)}
+    found = of_flow(monkeypatch, target, seat(0))
+    assert found == SeedOffsets({ONE: SeedOffset(4, "copied by flow other to east")})
     with pytest.raises(Retriable):
-        origin.read(place, [topic(seat(0), seat(1))])
+        of_flow(monkeypatch, target, seat(0), seat(1))
+
+
+@pytest.mark.parametrize(
+    ("moved", "code"),
+    [
+        pytest.param(CommittedOffset(0, 90, -1, ""), "PROGRESS_FOREIGN", id="by a tool for groups"),
+        pytest.param(copied_to(90, beside=40), "PROGRESS_FOREIGN", id="by one that keeps what stands beside"),
+        pytest.param(CommittedOffset(0, 90, -1, '{"v":7}'), "PROGRESS_UNREADABLE", id="by a newer release"),
+    ],
+)
+def test_a_position_that_the_other_flow_does_not_believe_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, moved: CommittedOffset, code: str
+) -> None:
+    """It stops there itself; gone on from, what lies between would never come, and nobody would notice."""
+    target = source()
+    target.groups[GROUPS[1]] = {COPIES[0]: moved, COPIES[1]: copied_to(40)}
+    found = of_flow(monkeypatch, target, seat(0), seat(1))
+    assert {tp: seed.offset for tp, seed in found.offsets.items()} == {TWO: 40}
+    (refusal,) = found.refused.values()
+    assert (refusal.object, refusal.code, "offset 90" in refusal.message) == ("a:0", code, True)
+    assert "`onceover status other`" in refusal.resolve and "`--from file:...`" in refusal.resolve
+
+
+@pytest.mark.parametrize(
+    "code", ["SOURCE_DIVERGED", "PROGRESS_FOREIGN", "TARGET_SHORTENED", "TARGET_DROPPED"]
+)
+def test_where_lanes_of_the_other_flow_do_not_go_on_no_other_flow_does(
+    monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    """They may have found what nothing tells any more: an older position, put back with its metadata."""
+    target = source()
+    target.groups[GROUPS[1]] = {COPIES[0]: copied_to(40)}
+    found = of_flow(monkeypatch, target, seat(0), stop=code)
+    assert (found.offsets, [r.code for r in found.refused.values()]) == ({}, [code])
+    # The near miss: its records are refused, its position is right.
+    assert of_flow(monkeypatch, target, seat(0), stop="RECORD_REFUSED").offsets[ONE].offset == 40
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param(FakeLog(end=100, epochs=[(3, 0), (4, 30)]), id="unclean election"),
+        pytest.param(FakeLog(end=100, epochs=[(1, 0)]), id="restored from an older copy"),
+        pytest.param(FakeLog(end=39, epochs=[(3, 0)]), id="cut"),
+    ],
+)
+def test_a_source_that_is_another_log_than_the_other_flow_has_copied_has_no_place_for_its_position(
+    monkeypatch: pytest.MonkeyPatch, log: FakeLog
+) -> None:
+    """It has grown past the position since, and what stands before it was never copied."""
+    target = source()
+    target.groups[GROUPS[1]] = {COPIES[0]: copied_to(40, epoch=3)}
+    found = of_flow(monkeypatch, target, seat(0), log=log)
+    assert (found.offsets, [r.code for r in found.refused.values()]) == ({}, ["SOURCE_DIVERGED"])
+    whole = FakeLog(end=100, epochs=[(3, 0), (4, 40)])
+    assert of_flow(monkeypatch, target, seat(0), log=whole).offsets[ONE].offset == 40
+
+
+def test_the_batch_that_the_other_flow_has_copied_last_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that was put back from a copy of its disks bears the epochs of its other life."""
+    target = source()
+    log = FakeLog()
+    log.append([Content(b"k", b"v", (), 1)] * 3)
+    target.groups[GROUPS[1]] = {COPIES[0]: copied_to(2)}
+    found = of_flow(monkeypatch, target, seat(0), log=log)
+    assert [r.code for r in found.refused.values()] == ["SOURCE_DIVERGED"]
+
+
+def test_whether_the_source_is_what_was_copied_is_not_guessed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of what does not answer nothing is said for now; a missing right concerns more than a partition."""
+    target = source()
+    target.groups[GROUPS[1]] = {COPIES[0]: copied_to(40), COPIES[1]: copied_to(40)}
+    found = of_flow(monkeypatch, target, seat(0), seat(1), away=Retriable("nobody leads it"))
+    assert set(found.offsets) == {TWO}
+    assert {tp: r.code for tp, r in found.refused.items()} == {ONE: "UNREADABLE"}
+    with pytest.raises(UsageError, match="no right"):
+        of_flow(monkeypatch, target, seat(0), seat(1), away=UsageError("no right"))
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
@@ -160,6 +277,6 @@ def test_offsets_that_somebody_wrote_down_are_approved_as_such() -> None:
 
 def test_offsets_that_the_operator_decided_are_approved_as_such() -> None:
     mirror = MirrorMakerOrigin(MirrorMakerNames.dedicated("east", "west"), {ONE: 30})
-    seed = mirror._known("f", seat(0, end=1000))
+    seed = mirror._decided(cast(Any, None), seat(0, end=1000), None, ())
     assert isinstance(seed, SeedOffset)
     assert (seed.offset, seed.named) == (30, True)

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.errors import NeedsOperator
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
+from onceover.planning.approval import Approval, Item
 from onceover.planning.plan import Refusal
 from onceover.seeding.plan import (
     EARLIEST,
@@ -24,6 +26,7 @@ from onceover.seeding.plan import (
     SeedPlan,
     plan_seed,
 )
+from onceover.state.codes import StateCode
 from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
@@ -80,9 +83,108 @@ def test_progress_is_replaced_only_when_asked_with_the_same_numbers(
     assert (change.from_, change.to, change.risk, change.records) == (50, offset, risk, records)
 
 
+@pytest.mark.parametrize("position", [20, 60, 90])
+def test_what_an_origin_knows_for_sure_is_not_weighed_against_the_progress(position: int) -> None:
+    """The progress may be an older one that was put back with its metadata: only lanes can tell.
+
+    Or it is of an earlier journey: what has come since from the other side is no loss.
+    """
+    one = topic(seat(position=position, target_end=70), enrolled=True)
+    seeds = SeedOffsets({TopicPartition("a", 0): SeedOffset(60, "exact", "none")})
+    topics = TopicPlan(operation="topics", flow="f")
+    changes = plan_seed("seed", "f", [one], seeds, topics, Choice(replace=True)).changes
+    refused = plan_seed("seed", "f", [one], seeds, topics, Choice()).refused
+    if position == 60:
+        assert (changes, refused) == ((), ())
+        return
+    assert (changes[0].to, changes[0].risk, changes[0].records) == (60, "none", None)
+    assert "would repeat and skip nothing" in refused[0].message
+    # Whoever has said yes to a skip has said yes to less; not the other way round.
+    planned = plan_seed("seed", "f", [one], seeds, topics, Choice(replace=True))
+    Approval.of([Item("position a:0", "skip", 40), Item("flow generation")]).check(planned.items, "f")
+    with pytest.raises(NeedsOperator):
+        Approval.of(planned.items).check([Item("position a:0", "skip", 40)], "f")
+
+
 def test_progress_that_is_there_already_needs_nothing() -> None:
     """An interrupted run goes on with the rest."""
     assert plan(topic(seat(position=50), enrolled=True), {0: 50}).changes == ()
+
+
+OLD = str(UUID(int=9))
+HERE, THERE = map(str, _IDS)
+MADE_ANEW = [
+    pytest.param((OLD, THERE), "source topic a was made anew", id="source"),
+    pytest.param((HERE, OLD), "target topic a was made anew", id="target"),
+]
+
+
+def of_another(one: Seat, between: tuple[str, str]) -> SeatedTopic:
+    """Return a topic with a partition that was copied between other topics than are there now."""
+    return topic(replace(one, between=between), enrolled=True)
+
+
+def test_offsets_of_a_source_that_was_made_anew_are_not_weighed_against_those_of_the_old_one() -> None:
+    """Of a topic that holds 500 records, none is copied yet; where it went on from 1000 was another one."""
+    one = of_another(seat(end=500, position=1000, target_end=1000), (OLD, THERE))
+    denied = plan(one, {0: 500})
+    assert [r.code for r in denied.refused] == ["PROGRESS_EXISTS"]
+    assert "would skip 500 offsets" in denied.refused[0].message
+    change = plan(one, {0: 500}, Choice(replace=True)).changes[0]
+    assert (change.from_, change.to, change.risk, change.records) == (1000, 500, "skip", 500)
+    whole = plan(one, {0: 0}, Choice(replace=True)).changes[0]
+    assert (whole.risk, whole.records) == ("none", None)
+    # Nobody believes the progress; what the leader has accepted tells that it is another topic.
+    assert one.enrolment is not None
+    doubt = NeedsOperator("somebody has moved it", code=StateCode.PROGRESS_FOREIGN)
+    moved = replace(one.seats[0], between=None, doubt=doubt)
+    former = replace(one, enrolment=replace(one.enrolment, former={0: (OLD, THERE)}), seats=(moved,))
+    change = plan(former, {0: 500}, Choice(replace=True)).changes[0]
+    assert (change.risk, change.records) == ("skip", 500)
+
+
+def test_where_the_copy_is_gone_it_is_not_said_that_five_offsets_repeat() -> None:
+    """What the old target held is gone; another topic may hold any of it, and nobody has compared."""
+    change = plan(of_another(seat(position=50), (HERE, OLD)), {0: 45}, Choice(replace=True)).changes[0]
+    assert (change.risk, change.records) == ("skip", 45)
+    held = of_another(seat(position=50, target_end=7), (HERE, OLD))
+    change = plan(held, {0: 45}, Choice(replace=True)).changes[0]
+    assert (change.risk, change.records, "not compared" in change.reason) == ("repeat", None, True)
+    denied = plan(held, {0: 45}).refused[0]
+    assert "would repeat an unknown number of offsets" in denied.message
+
+
+@pytest.mark.parametrize(("between", "told"), MADE_ANEW)
+def test_that_a_topic_was_made_anew_is_said(between: tuple[str, str], told: str) -> None:
+    one = of_another(seat(position=50), between)
+    assert told in plan(one, {0: 45}, Choice(replace=True)).changes[0].reason
+    assert told in plan(one, {0: 45}).refused[0].message
+    same = of_another(seat(position=50), (HERE, THERE))
+    assert "made anew" not in plan(same, {0: 45}, Choice(replace=True)).changes[0].reason
+
+
+@pytest.mark.parametrize(("between", "told"), MADE_ANEW)
+def test_a_partition_of_a_topic_that_was_made_anew_is_written_where_the_numbers_are_equal_too(
+    between: tuple[str, str], told: str
+) -> None:
+    """As those beside it are: it would stay stopped for good, and nothing would be left to do."""
+    one = of_another(seat(position=0), between)
+    denied = plan(one, {0: 0}).refused
+    assert [r.code for r in denied] == ["PROGRESS_EXISTS"] and told in denied[0].message
+    written = plan(one, {0: 0}, Choice(replace=True))
+    assert written.positions[TopicPartition("a", 0)].offset == 0
+    assert (written.changes[0].risk, told in written.changes[0].reason) == ("none", True)
+    # Once it is written it is about the topics that are there.
+    assert plan(of_another(seat(position=0), (HERE, THERE)), {0: 0}, Choice(replace=True)).changes == ()
+
+
+def test_what_was_said_yes_to_as_a_repeat_is_not_skipped() -> None:
+    """An approval of numbers that were about two topics is none of what is really done."""
+    old = Approval.of([Item("position a:0", "repeat", 500), Item("flow generation")])
+    one = of_another(seat(end=500, position=1000, target_end=1000), (OLD, THERE))
+    with pytest.raises(NeedsOperator) as caught:
+        old.check(plan(one, {0: 500}, Choice(replace=True)).items, "f")
+    assert caught.value.code == "PLAN_CHANGED"
 
 
 def test_partitions_of_a_topic_that_gave_way_are_written_where_they_stand_already_too() -> None:

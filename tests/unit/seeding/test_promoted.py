@@ -84,13 +84,14 @@ def answer(
     fences: Fences | None = None,
     written: Callable[..., int] = lambda *_: 0,
     own: Enrolment | None = None,
+    position: int | None = None,
 ) -> SeedOffset | Refusal | None:
-    """Return where the flow from west to east begins."""
+    """Return where the flow from west to east begins; ``position`` is where it stands."""
     group = {} if forgotten else {TP: CommittedOffset(0, CUT, NO_EPOCH, META.encode())}
     west.groups[names.progress_group("there")] = group
     east = east or cluster("east", EAST, CUT)
     here, copy = west.topics(["a"])["a"], east.topics(["a"])["a"]
-    wanted = topic(seat(end=5_000))
+    wanted = topic(seat(end=5_000, position=position))
     seated = SeatedTopic(source=here, target="a", copy=copy, enrolment=own, seats=wanted.seats)
     origin = PromotedOrigin("there", written, fences or Fences())
     found = origin.read(FlowClusters("back", west, east), [seated])
@@ -109,6 +110,13 @@ def code(found: SeedOffset | Refusal | None) -> str:
 def test_it_begins_where_the_copy_ended(*, forgotten: bool) -> None:
     found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), forgotten=forgotten)
     assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, "none")
+
+
+@pytest.mark.parametrize(("position", "risk"), [(5, "none"), (END, "none"), (500, None)])
+def test_progress_of_an_earlier_journey_is_not_what_is_skipped(position: int, risk: str | None) -> None:
+    """What has come since from the other side is there. What it has copied behind it itself would repeat."""
+    found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), position=position)
+    assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, risk)
 
 
 def own(at_ms: int, target_id: UUID = EAST) -> Enrolment:
