@@ -98,6 +98,10 @@ class Approval:
         """Tell whether a change was shown as it is now."""
         return self._why_not(item) is None
 
+    def has_changed(self, standing: ObjectState) -> bool:
+        """Tell whether an object was changed by hand the last time under this very approval."""
+        return bool(self.id) and standing.changed == self.id
+
     def is_spent(self, items: Sequence[Item]) -> bool:
         """Tell whether everything that a plan would write was written under this very approval."""
         kept = [item.standing.changed for item in items if item.standing.changed is not None]

@@ -33,6 +33,7 @@ from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.seeding.codes import SeedingCode
+from onceover.seeding.earlier import has_written, left_of, placed_and_idle, saying_who
 from onceover.seeding.origins import FlowClusters, Origin
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
@@ -86,7 +87,8 @@ class Seeded:
     Args:
         plan: the last plan, which was carried out.
         generation: the new generation, None when nothing had to be done.
-        earlier: nothing is done now: an earlier try under the same approval has done it all.
+        earlier: nothing is done now: an earlier try under the same approval has done it all, but for what
+            the plan refuses.
         written: positions that were written.
     """
 
@@ -199,7 +201,8 @@ class Seeder:
             self.request.choice,
             extra=self.origin.changes(),
         )
-        refused = (*planned.refused, *unseen)
+        placed = {name: at for topic in topics for name, at in placed_and_idle(topic).items()}
+        refused = (*(saying_who(refusal, placed) for refusal in planned.refused), *unseen)
         return replace(planned, refused=refused, standing=_standing(state, topics))
 
     def _hidden(self, view: View) -> list[Refusal]:
@@ -278,18 +281,22 @@ class Seeder:
     def apply(self, caller: Caller, approval: Approval | None = None) -> Seeded:
         """Do what a plan computed now says, as ``planning.operation`` has it; positions are counted.
 
-        The plan is announced again if it has changed by the time that nobody copies any more.
+        The plan is announced again if it has changed by the time that nobody copies any more. What an earlier
+        try under the same approval has written is no part of it.
         """
-        first = self.plan()
+        first = self._left(approval)
         caller.announce(first)
         if not first.positions:
-            return Seeded(first)
+            return Seeded(first, earlier=approval is not None and has_written(first, approval))
         approved = approval or Approval.of(first.items)
-        if approved.is_spent(first.items):
-            return Seeded(first, earlier=True)
         approved.check(first.items, first.title)
         with self.journal(approval) as journal, journal.applying(first):
             return self._seize(first, approved, journal, caller)
+
+    def _left(self, approved: Approval | None) -> SeedPlan:
+        """Return what would be done now, without what was written under the approval already."""
+        planned = self.plan()
+        return planned if approved is None else left_of(planned, approved)
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
@@ -298,7 +305,7 @@ class Seeder:
             prepared = self.origin.changes()
             self.origin.prepare(self._place)
             # What is refused by now is left out: its topic is not touched, and others need not wait for it.
-            plan = agreed_anew(first, self.plan(), approved, journal, caller, whole=False)
+            plan = agreed_anew(first, self._left(approved), approved, journal, caller, whole=False)
             journal.done(*prepared)
             self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
