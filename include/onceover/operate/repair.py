@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from onceover.clock import now_ms
-from onceover.errors import OnceoverError, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.ports import Cluster, TopicInfo
@@ -29,7 +29,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
-from onceover.stops.record import Stop, stop_in
+from onceover.stops.record import Stop, readable_stop, stopped_in
 from onceover.topics.changes import TopicStep
 from onceover.wire.progress import ProgressMeta
 
@@ -149,7 +149,17 @@ class Situation:
     @property
     def reason(self) -> str:
         """Why something is done about the partition."""
-        return self.stop.message if self.stop else "asked for; the partition is not stopped"
+        if self.stop is not None:
+            return self.stop.message
+        unread = self.enrolment.target_of(self.source) in stopped_in(self.state.others)
+        return (
+            f"asked for; {'why it is stopped cannot be read' if unread else 'the partition is not stopped'}"
+        )
+
+    @property
+    def source(self) -> TopicPartition:
+        """The partition, of the source."""
+        return TopicPartition(self.enrolment.source, self.partition)
 
     @property
     def copied_between(self) -> tuple[str, str]:
@@ -169,16 +179,14 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
     state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
     stops = stops_of(state)
     wanted = tuple(sources) or tuple(sorted(stops))
-    somebody = state.run(now_ms()).lives
-    asked = "checked anew" if somebody else "checked anew when the flow is started"
+    asked = _asked(state)
     changes, again, refused = [], {}, []
     standing: dict[str, ObjectState] = {}
     for tp in wanted:
         enrolment = enrolment_of(flow, state, tp)
         stop = stops.get(tp)
         if stop is None:
-            message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
-            refused.append(Refusal(str(tp), RepairCode.NOT_STOPPED, message, fix))
+            refused.append(_not_to_resume(flow, state, tp, enrolment.target_of(tp)))
             continue
         changes.append(Change("look again", str(tp), "stopped", asked, stop.message, "none"))
         again[enrolment.target_of(tp)] = stop
@@ -192,6 +200,30 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
         again=again,
         standing=standing,
     )
+
+
+def _asked(state: FlowState) -> str:
+    """Return what becomes of a request to look again."""
+    try:
+        lives = state.run(now_ms()).lives
+    except NeedsOperator:
+        # Nobody can read when it was seen last. Asked it may be all the same.
+        return "checked anew, if the flow runs"
+    return "checked anew" if lives else "checked anew when the flow is started"
+
+
+def _not_to_resume(flow: str, state: FlowState, tp: TopicPartition, target: TopicPartition) -> Refusal:
+    if target in stopped_in(state.others):
+        return Refusal(
+            str(tp),
+            StateCode.STATE_UNREADABLE,
+            f"what stands under {names.stop_key(*target)} in the flow's state is no stop, so nobody can be "
+            "asked to look at it again",
+            f"find out who else writes to {names.state_topic(flow)}; {commands.replicate(flow)} starts the "
+            "flow anew, which looks at the partition again",
+        )
+    message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
+    return Refusal(str(tp), RepairCode.NOT_STOPPED, message, fix)
 
 
 def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int) -> Repair:
@@ -345,11 +377,14 @@ def _missing(
 
 
 def stops_of(state: FlowState) -> dict[TopicPartition, Stop]:
-    """Return the stopped partitions of topics that are in the filter, by source partition."""
+    """Return the stopped partitions of topics that are in the filter, by source partition.
+
+    Without those whose stop cannot be read: they are no concern of the others.
+    """
     found = {}
     for enrolment in state.enrolled.values():
         for tp in enrolment.sources() if enrolment.active else ():
-            stop = stop_in(state.others, enrolment.target_of(tp))
+            stop = readable_stop(state.others, enrolment.target_of(tp))
             if stop is not None:
                 found[tp] = stop
     return found
