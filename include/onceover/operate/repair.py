@@ -242,7 +242,8 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     missing = missing or _missing("target", flow, tp, there, topic_of(target, there.topic))
     if here is None or missing is not None:
         return refusing(SKIP, flow, tp, *([missing] if missing else []))
-    start, end = log_of(source, [tp])[tp]
+    # To the high watermark, by which a stop says where the source has lost records, too.
+    start, end = log_of(source, [tp], calls.READ_UNCOMMITTED)[tp]
     if not start <= offset <= end:
         message = f"offset {offset} is not in the source's log"
         fix = f"choose an offset from {start} to {end}"
@@ -342,10 +343,12 @@ def committed_of(
     return dict(target.retry(lambda: target.committed(names.progress_group(flow), list(partitions))))
 
 
-def log_of(source: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+def log_of(
+    source: Cluster, partitions: Sequence[TopicPartition], isolation: int = calls.READ_COMMITTED
+) -> dict[TopicPartition, tuple[int, int]]:
     """Return where the logs of existing source partitions begin and end."""
     starts = source.retry(lambda: source.list_offsets(partitions, calls.EARLIEST))
-    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
+    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST, isolation))
     return {tp: (starts[tp], ends[tp]) for tp in partitions}
 
 

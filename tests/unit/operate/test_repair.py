@@ -164,3 +164,14 @@ def test_a_sign_of_life_that_nobody_can_read_keeps_nobody_from_asking(
     plan = repair.plan_resume(FLOW, west)
     assert plan.again == {TP: STOP}
     assert plan.changes[0].to == "checked anew, if the flow runs"
+
+
+def test_what_a_stop_names_behind_an_open_transaction_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that has lost records is compared by its high watermark; so is what an operator answers."""
+    east, west = clusters(monkeypatch, state_of(RUNNING, now_ms()))
+    log = east.log_of(TP)
+    assert log is not None
+    log.start, log.end, log.pending = 0, 950, {7: 900}
+    assert repair.plan_skip(FLOW, east, west, TP, 950).refused == ()
+    (refusal,) = repair.plan_skip(FLOW, east, west, TP, 951).refused
+    assert (refusal.code, refusal.resolve) == ("OUT_OF_RANGE", "choose an offset from 0 to 950")
