@@ -19,7 +19,7 @@ from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.planning import commands
-from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Approval, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
 from onceover.planning.plan import Change, Refusal, restart
 from onceover.state import names
@@ -113,6 +113,11 @@ class Repair(ApprovablePlan):
         """First line of the text."""
         return f"{self.operation} {', '.join(map(str, self.sources)) or 'nothing'} of flow {self.flow}"
 
+    def is_done_under(self, approved: Approval) -> bool:
+        """Tell whether all that was asked for was written under an approval, whatever would be done now."""
+        standing = [self.standing.get(str(tp)) for tp in self.sources]
+        return bool(standing) and all(each is not None and approved.has_changed(each) for each in standing)
+
     @property
     def is_start(self) -> bool:
         """True where applying it acts as a start of the flow: a running copy is fenced."""
@@ -165,6 +170,12 @@ class Situation:
     def copied_between(self) -> tuple[str, str]:
         """The ids of the topics that the partition was copied between until now."""
         return copied_between(self.enrolment, self.partition, self.meta)
+
+    @property
+    def standing(self) -> dict[str, ObjectState]:
+        """How the partition stands, between the topics that were accepted last."""
+        stops = stops_of(self.state)
+        return standing_of(stops, self.enrolment, [self.source], self.enrolment.source_id)
 
 
 def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = ()) -> Repair:
@@ -241,13 +252,13 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     there = enrolment.target_of(tp)
     missing = missing or _missing("target", flow, tp, there, topic_of(target, there.topic))
     if here is None or missing is not None:
-        return refusing(SKIP, flow, tp, *([missing] if missing else []))
+        return refusing(SKIP, flow, situation, *([missing] if missing else []))
     # To the high watermark, by which a stop says where the source has lost records, too.
     start, end = log_of(source, [tp], calls.READ_UNCOMMITTED)[tp]
     if not start <= offset <= end:
         message = f"offset {offset} is not in the source's log"
         fix = f"choose an offset from {start} to {end}"
-        return refusing(SKIP, flow, tp, Refusal(str(tp), PlanningCode.OUT_OF_RANGE, message, fix))
+        return refusing(SKIP, flow, situation, Refusal(str(tp), PlanningCode.OUT_OF_RANGE, message, fix))
     old = situation.position
     # Where it was put by somebody else says nothing about what was copied.
     known = None if situation.doubt else old
@@ -364,9 +375,10 @@ def ends_of(
     return dict(target.retry(lambda: target.list_offsets(partitions, calls.LATEST, isolation)))
 
 
-def refusing(operation: str, flow: str, tp: TopicPartition, *refusals: Refusal) -> Repair:
+def refusing(operation: str, flow: str, situation: Situation, *refusals: Refusal) -> Repair:
     """Return a plan that does nothing, and why."""
-    return Repair(operation=operation, flow=flow, sources=(tp,), refused=refusals)
+    sources, standing = (situation.source,), situation.standing
+    return Repair(operation=operation, flow=flow, sources=sources, refused=refusals, standing=standing)
 
 
 def _missing(
