@@ -1,10 +1,11 @@
 """``seed`` and ``adopt``: plan from live state, then write the progress as a start does (docs/protocol.md).
 
 Order of ``apply``: the plan is shown; the flow's own topics exist; a new generation is announced and every
-lane is fenced, so nobody copies any more; others that write are stopped; the plan is computed again from
-what stands still now, and shown if it differs; copies are created; enrolment and progress are written in the
-leader's transactions. The layout stays *not ready* until the next start. Interrupted anywhere it can be run
-again: a position that is there already needs no change.
+lane is fenced, so nobody copies any more; the plan is computed again from what stands still now, and shown if
+it differs; others that write are stopped, or a switchover's fence is lifted, and the plan is computed once
+more behind that; copies are created; enrolment and progress are written in the leader's transactions. The
+layout stays *not ready* until the next start. Interrupted anywhere it can be run again: a position that is
+there already needs no change.
 """
 
 from __future__ import annotations
@@ -302,13 +303,24 @@ class Seeder:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
         with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
-            prepared = self.origin.changes()
-            self.origin.prepare(self._place)
             # What is refused by now is left out: its topic is not touched, and others need not wait for it.
             plan = agreed_anew(first, self._left(approved), approved, journal, caller, whole=False)
-            journal.done(*prepared)
+            plan = self._prepared(plan, approved, journal, caller)
             self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
+
+    def _prepared(self, plan: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> SeedPlan:
+        """Have the origin do what precedes the positions; return the plan as it is behind that.
+
+        Not before it is agreed that they are written: a fence that is lifted does not come back. And not
+        without a look behind it: whoever is stopped by it may have written until then.
+        """
+        changes = self.origin.changes() if plan.positions else ()
+        if not changes:
+            return plan
+        self.origin.prepare(self._place)
+        journal.done(*changes)
+        return agreed_anew(plan, self._left(approved), approved, journal, caller, whole=False)
 
     def _claim(self, leader: Leader, plan: SeedPlan) -> None:
         """Claim the topics that are new to the flow, as a run of it does."""
