@@ -35,7 +35,7 @@ from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.earlier import has_written, left_of, placed_and_idle, saying_who
-from onceover.seeding.origins import FlowClusters, Origin
+from onceover.seeding.origins import FlowClusters, Origin, seats_of
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
@@ -193,6 +193,7 @@ class Seeder:
         topics, place = self._seated(view, left_out), replace(self._place, left_out=left_out)
         # Nothing but what cannot be looked at: that is what there is to say, not what the origin lacks.
         seeds = self.origin.read(place, topics) if topics or not unseen else SeedOffsets()
+        topics = self._ends_anew(topics, seeds)
         planned = plan_seed(
             self.request.operation,
             self._place.flow,
@@ -205,6 +206,22 @@ class Seeder:
         placed = {name: at for topic in topics for name, at in placed_and_idle(topic).items()}
         refused = (*(saying_who(refusal, placed) for refusal in planned.refused), *unseen)
         return replace(planned, refused=refused, standing=_standing(state, topics))
+
+    def _ends_anew(self, topics: list[SeatedTopic], seeds: SeedOffsets) -> list[SeatedTopic]:
+        """Return the topics with their ends behind what an origin has read since, where it names more.
+
+        A group, or another flow, that is caught up moves on while it is asked.
+        """
+        named = {tp: seed.offset for tp, seed in seeds.offsets.items() if not seed.named}
+        beyond = [seat.source for seat in seats_of(topics) if named.get(seat.source, seat.end) > seat.end]
+        if not beyond:
+            return topics
+        ends = self.source.list_offsets(beyond, calls.LATEST, calls.READ_UNCOMMITTED)
+
+        def anew(seat: Seat) -> Seat:
+            return replace(seat, end=ends.get(seat.source, seat.end))
+
+        return [replace(topic, seats=tuple(anew(seat) for seat in topic.seats)) for topic in topics]
 
     def _hidden(self, view: View) -> list[Refusal]:
         """Return why topics are left out that are enrolled, but that may not be described on both sides."""
