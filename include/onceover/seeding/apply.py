@@ -11,12 +11,12 @@ there already needs no change.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.clock import now_ms
-from onceover.errors import Fenced, NeedsOperator
+from onceover.errors import Fenced, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, led_within
 from onceover.kafka.calls import OffsetToCommit
@@ -34,7 +34,7 @@ from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.earlier import has_written, left_of, placed_and_idle, saying_who
+from onceover.seeding.left import has_written, left_of, placed_and_idle, saying_who, without
 from onceover.seeding.origins import FlowClusters, Origin, seats_of
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
@@ -320,13 +320,30 @@ class Seeder:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
         with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
-            # What is refused by now is left out: its topic is not touched, and others need not wait for it.
-            plan = agreed_anew(first, self._left(approved), approved, journal, caller, whole=False)
-            plan = self._prepared(plan, approved, journal, caller)
-            self._write(leader, layout, plan, approved, journal, caller.counted)
+            with self._claiming(leader) as claims:
+                plan = self._agreed(first, claims, approved, journal, caller)
+                plan = self._prepared(plan, claims, approved, journal, caller)
+                self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
 
-    def _prepared(self, plan: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> SeedPlan:
+    def _agreed(
+        self, shown: SeedPlan, claims: Claims, approved: Approval, journal: Journal, caller: Caller
+    ) -> SeedPlan:
+        """Return what is written by now; the topics that are new to the flow are claimed, as a run does.
+
+        What is refused by now, or another flow's, is left out: its topic is not touched, and others need not
+        wait for it.
+        """
+        planned = self._left(approved)
+        new = {
+            t.source.name: t.target for t in planned.topics if t.enrolment is None or not t.enrolment.active
+        }
+        now = without(planned, claims.settle(new))
+        return agreed_anew(shown, now, approved, journal, caller, whole=False)
+
+    def _prepared(
+        self, plan: SeedPlan, claims: Claims, approved: Approval, journal: Journal, caller: Caller
+    ) -> SeedPlan:
         """Have the origin do what precedes the positions; return the plan as it is behind that.
 
         Not before it is agreed that they are written: a fence that is lifted does not come back. And not
@@ -337,18 +354,23 @@ class Seeder:
             return plan
         self.origin.prepare(self._place)
         journal.done(*changes)
-        return agreed_anew(plan, self._left(approved), approved, journal, caller, whole=False)
+        return self._agreed(plan, claims, approved, journal, caller)
 
-    def _claim(self, leader: Leader, plan: SeedPlan) -> None:
-        """Claim the topics that are new to the flow, as a run of it does."""
-        new = {t.source.name: t.target for t in plan.topics if t.enrolment is None or not t.enrolment.active}
+    @contextmanager
+    def _claiming(self, leader: Leader) -> Iterator[Claims]:
+        """Yield the claims of the flow; those that come to nothing, because of an error, are given back."""
         naming = self.request.rules.naming
         with closing(TopicReader(self._place.flow, self.source, self.target)) as reader:
-            lost = Claims(leader, lambda topics: reader.rivals(naming, topics)).settle(new)
-        if lost:
-            raise NeedsOperator(
-                lost[0].message, code=lost[0].code, where=lost[0].object, resolve=lost[0].resolve
-            )
+            claims = Claims(leader, lambda topics: reader.rivals(naming, topics))
+            try:
+                yield claims
+            except Fenced:
+                raise
+            except OnceoverError:
+                # Where that fails, too, the next try settles them.
+                with suppress(OnceoverError):
+                    claims.withdraw()
+                raise
 
     def _write(
         self,
@@ -359,7 +381,6 @@ class Seeder:
         journal: Journal,
         counted: Counted,
     ) -> None:
-        self._claim(leader, plan)
         if plan.topic_plan is not None:
             make_targets(self.target, self._place.flow, plan.topic_plan, journal)
         # Of those alone that are written: another one without a leader is no concern of theirs.
