@@ -12,14 +12,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from onceover.clock import now_ms
-from onceover.errors import OnceoverError, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.planning import commands
-from onceover.planning.approval import ApprovablePlan, Item, ObjectState, items_of
+from onceover.planning.approval import ApprovablePlan, Approval, Item, ObjectState, items_of
 from onceover.planning.codes import PlanningCode
 from onceover.planning.plan import Change, Refusal, restart
 from onceover.state import names
@@ -29,7 +29,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
-from onceover.stops.record import Stop, stop_in
+from onceover.stops.record import Stop, readable_stop, stopped_in
 from onceover.topics.changes import TopicStep
 from onceover.wire.progress import ProgressMeta
 
@@ -113,6 +113,11 @@ class Repair(ApprovablePlan):
         """First line of the text."""
         return f"{self.operation} {', '.join(map(str, self.sources)) or 'nothing'} of flow {self.flow}"
 
+    def is_done_under(self, approved: Approval) -> bool:
+        """Tell whether all that was asked for was written under an approval, whatever would be done now."""
+        standing = [self.standing.get(str(tp)) for tp in self.sources]
+        return bool(standing) and all(each is not None and approved.has_changed(each) for each in standing)
+
     @property
     def is_start(self) -> bool:
         """True where applying it acts as a start of the flow: a running copy is fenced."""
@@ -149,12 +154,28 @@ class Situation:
     @property
     def reason(self) -> str:
         """Why something is done about the partition."""
-        return self.stop.message if self.stop else "asked for; the partition is not stopped"
+        if self.stop is not None:
+            return self.stop.message
+        unread = self.enrolment.target_of(self.source) in stopped_in(self.state.others)
+        return (
+            f"asked for; {'why it is stopped cannot be read' if unread else 'the partition is not stopped'}"
+        )
+
+    @property
+    def source(self) -> TopicPartition:
+        """The partition, of the source."""
+        return TopicPartition(self.enrolment.source, self.partition)
 
     @property
     def copied_between(self) -> tuple[str, str]:
         """The ids of the topics that the partition was copied between until now."""
         return copied_between(self.enrolment, self.partition, self.meta)
+
+    @property
+    def standing(self) -> dict[str, ObjectState]:
+        """How the partition stands, between the topics that were accepted last."""
+        stops = stops_of(self.state)
+        return standing_of(stops, self.enrolment, [self.source], self.enrolment.source_id)
 
 
 def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = ()) -> Repair:
@@ -169,16 +190,14 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
     state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
     stops = stops_of(state)
     wanted = tuple(sources) or tuple(sorted(stops))
-    somebody = state.run(now_ms()).lives
-    asked = "checked anew" if somebody else "checked anew when the flow is started"
+    asked = _asked(state)
     changes, again, refused = [], {}, []
     standing: dict[str, ObjectState] = {}
     for tp in wanted:
         enrolment = enrolment_of(flow, state, tp)
         stop = stops.get(tp)
         if stop is None:
-            message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
-            refused.append(Refusal(str(tp), RepairCode.NOT_STOPPED, message, fix))
+            refused.append(_not_to_resume(flow, state, tp, enrolment.target_of(tp)))
             continue
         changes.append(Change("look again", str(tp), "stopped", asked, stop.message, "none"))
         again[enrolment.target_of(tp)] = stop
@@ -192,6 +211,30 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
         again=again,
         standing=standing,
     )
+
+
+def _asked(state: FlowState) -> str:
+    """Return what becomes of a request to look again."""
+    try:
+        lives = state.run(now_ms()).lives
+    except NeedsOperator:
+        # Nobody can read when it was seen last. Asked it may be all the same.
+        return "checked anew, if the flow runs"
+    return "checked anew" if lives else "checked anew when the flow is started"
+
+
+def _not_to_resume(flow: str, state: FlowState, tp: TopicPartition, target: TopicPartition) -> Refusal:
+    if target in stopped_in(state.others):
+        return Refusal(
+            str(tp),
+            StateCode.STATE_UNREADABLE,
+            f"what stands under {names.stop_key(*target)} in the flow's state is no stop, so nobody can be "
+            "asked to look at it again",
+            f"find out who else writes to {names.state_topic(flow)}; {commands.replicate(flow)} starts the "
+            "flow anew, which looks at the partition again",
+        )
+    message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
+    return Refusal(str(tp), RepairCode.NOT_STOPPED, message, fix)
 
 
 def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int) -> Repair:
@@ -209,12 +252,13 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     there = enrolment.target_of(tp)
     missing = missing or _missing("target", flow, tp, there, topic_of(target, there.topic))
     if here is None or missing is not None:
-        return refusing(SKIP, flow, tp, *([missing] if missing else []))
-    start, end = log_of(source, [tp])[tp]
+        return refusing(SKIP, flow, situation, *([missing] if missing else []))
+    # To the high watermark, by which a stop says where the source has lost records, too.
+    start, end = log_of(source, [tp], calls.READ_UNCOMMITTED)[tp]
     if not start <= offset <= end:
         message = f"offset {offset} is not in the source's log"
         fix = f"choose an offset from {start} to {end}"
-        return refusing(SKIP, flow, tp, Refusal(str(tp), PlanningCode.OUT_OF_RANGE, message, fix))
+        return refusing(SKIP, flow, situation, Refusal(str(tp), PlanningCode.OUT_OF_RANGE, message, fix))
     old = situation.position
     # Where it was put by somebody else says nothing about what was copied.
     known = None if situation.doubt else old
@@ -310,10 +354,12 @@ def committed_of(
     return dict(target.retry(lambda: target.committed(names.progress_group(flow), list(partitions))))
 
 
-def log_of(source: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+def log_of(
+    source: Cluster, partitions: Sequence[TopicPartition], isolation: int = calls.READ_COMMITTED
+) -> dict[TopicPartition, tuple[int, int]]:
     """Return where the logs of existing source partitions begin and end."""
     starts = source.retry(lambda: source.list_offsets(partitions, calls.EARLIEST))
-    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
+    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST, isolation))
     return {tp: (starts[tp], ends[tp]) for tp in partitions}
 
 
@@ -329,9 +375,10 @@ def ends_of(
     return dict(target.retry(lambda: target.list_offsets(partitions, calls.LATEST, isolation)))
 
 
-def refusing(operation: str, flow: str, tp: TopicPartition, *refusals: Refusal) -> Repair:
+def refusing(operation: str, flow: str, situation: Situation, *refusals: Refusal) -> Repair:
     """Return a plan that does nothing, and why."""
-    return Repair(operation=operation, flow=flow, sources=(tp,), refused=refusals)
+    sources, standing = (situation.source,), situation.standing
+    return Repair(operation=operation, flow=flow, sources=sources, refused=refusals, standing=standing)
 
 
 def _missing(
@@ -345,11 +392,14 @@ def _missing(
 
 
 def stops_of(state: FlowState) -> dict[TopicPartition, Stop]:
-    """Return the stopped partitions of topics that are in the filter, by source partition."""
+    """Return the stopped partitions of topics that are in the filter, by source partition.
+
+    Without those whose stop cannot be read: they are no concern of the others.
+    """
     found = {}
     for enrolment in state.enrolled.values():
         for tp in enrolment.sources() if enrolment.active else ():
-            stop = stop_in(state.others, enrolment.target_of(tp))
+            stop = readable_stop(state.others, enrolment.target_of(tp))
             if stop is not None:
                 found[tp] = stop
     return found

@@ -77,7 +77,7 @@ class Repaired:
     def document(self) -> dict[str, Any]:
         """Return the plan, and what became of it."""
         document = self.plan.document()
-        if self.plan.refused or not self.plan.changes:
+        if not self.earlier and (self.plan.refused or not self.plan.changes):
             return document
         return {**document, "applied": True, "generation": self.generation}
 
@@ -121,12 +121,15 @@ class Repairer:
         time that nobody copies any more.
         """
         first = self.plan()
+        if approval is not None and first.is_done_under(approval):
+            # What speaks against it now came behind it.
+            first = replace(first, refused=())
+            caller.announce(first)
+            return Repaired(first, None, earlier=True)
         caller.announce(first)
         if first.refused or not first.changes:
             return Repaired(first, None)
         approved = approval or Approval.of(first.items)
-        if approved.is_spent(first.items):
-            return Repaired(first, None, earlier=True)
         approved.check(first.items, first.title)
         with self.journal(approval) as journal, journal.applying(first):
             done = self._do(first, approved, journal, caller)

@@ -23,6 +23,7 @@ from onceover.operate.repair import (
     Situation,
     committed_of,
     ends_of,
+    flow_state,
     log_of,
     read_situation,
     refusing,
@@ -33,6 +34,8 @@ from onceover.operate.repair import (
 )
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal, restart
+from onceover.state.codes import StateCode
+from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import check_clusters
 from onceover.state.records.managed import read_managed
@@ -72,18 +75,21 @@ def plan_reseed(
         UsageError: the flow was never started, or does not copy the partition.
         NeedsOperator: these are not the flow's clusters.
     """
+    state = flow_state(flow, target)
+    check_clusters(state.layout, source.retry(source.cluster_id), target.cluster_id())
+    if (before := _taken_from(state, tp)) is not None:
+        return _taken_out(flow, tp, before)
     situation = read_situation(flow, target, tp)
-    check_clusters(situation.state.layout, source.retry(source.cluster_id), target.cluster_id())
     old = situation.enrolment
     here = topic_of(source, tp.topic)
     if here is None:
-        return refusing(RESEED, flow, tp, _source_missing(flow, tp))
+        return refusing(RESEED, flow, situation, _source_missing(flow, tp))
     if tp.partition not in here.partitions:
         return _take_out(flow, tp, situation, here)
     sides = _Sides(here, topic_of(target, old.target))
     topics = _made_whole(flow, source, target, situation, sides, making)
     if topics.refused:
-        return refusing(RESEED, flow, tp, *topics.refused)
+        return refusing(RESEED, flow, situation, *topics.refused)
     is_same = sides.target is not None and sides.target.topic_id == old.target_id
     wanted = [tp] if is_same else [each for each in old.sources() if each.partition in here.partitions]
     return _copied_anew(flow, source, target, situation, sides, wanted, topics.steps)
@@ -169,6 +175,25 @@ def _take_out(flow: str, tp: TopicPartition, situation: Situation, source: Topic
         changes=(change, restart()),
         enrolment=replace(old, start={p: at for p, at in old.start.items() if p != tp.partition}),
         standing=standing_of(stops_of(situation.state), old, [tp], source.topic_id),
+    )
+
+
+def _taken_from(state: FlowState, tp: TopicPartition) -> Enrolment | None:
+    """Return the record of a topic that a reseed has taken a partition out of; None where none has."""
+    records = (e for e in state.enrolled.values() if e.source == tp.topic)
+    return next((e for e in records if tp.partition in e.changed and tp.partition not in e.start), None)
+
+
+def _taken_out(flow: str, tp: TopicPartition, record: Enrolment) -> Repair:
+    """Return the plan for a partition that is taken out already: nothing is left to do."""
+    why = "an earlier reseed has taken it out of the flow"
+    fix = "nothing to do; where the source has it again, a start of the flow takes it in"
+    return Repair(
+        operation=RESEED,
+        flow=flow,
+        sources=(tp,),
+        refused=(Refusal(str(tp), StateCode.NOT_ENROLLED, why, fix, blocks=False),),
+        standing=standing_of({}, record, [tp], record.source_id),
     )
 
 

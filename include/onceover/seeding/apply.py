@@ -1,21 +1,22 @@
 """``seed`` and ``adopt``: plan from live state, then write the progress as a start does (docs/protocol.md).
 
 Order of ``apply``: the plan is shown; the flow's own topics exist; a new generation is announced and every
-lane is fenced, so nobody copies any more; others that write are stopped; the plan is computed again from
-what stands still now, and shown if it differs; copies are created; enrolment and progress are written in the
-leader's transactions. The layout stays *not ready* until the next start. Interrupted anywhere it can be run
-again: a position that is there already needs no change.
+lane is fenced, so nobody copies any more; the plan is computed again from what stands still now, and shown if
+it differs; others that write are stopped, or a switchover's fence is lifted, and the plan is computed once
+more behind that; copies are created; enrolment and progress are written in the leader's transactions. The
+layout stays *not ready* until the next start. Interrupted anywhere it can be run again: a position that is
+there already needs no change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.clock import now_ms
-from onceover.errors import Fenced, NeedsOperator
+from onceover.errors import Fenced, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, led_within
 from onceover.kafka.calls import OffsetToCommit
@@ -33,7 +34,8 @@ from onceover.planning.journal import Journal, OpenJournal
 from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, Origin
+from onceover.seeding.left import has_written, left_of, placed_and_idle, saying_who, without
+from onceover.seeding.origins import FlowClusters, Origin, seats_of
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
@@ -86,7 +88,8 @@ class Seeded:
     Args:
         plan: the last plan, which was carried out.
         generation: the new generation, None when nothing had to be done.
-        earlier: nothing is done now: an earlier try under the same approval has done it all.
+        earlier: nothing is done now: an earlier try under the same approval has done it all, but for what
+            the plan refuses.
         written: positions that were written.
     """
 
@@ -190,6 +193,7 @@ class Seeder:
         topics, place = self._seated(view, left_out), replace(self._place, left_out=left_out)
         # Nothing but what cannot be looked at: that is what there is to say, not what the origin lacks.
         seeds = self.origin.read(place, topics) if topics or not unseen else SeedOffsets()
+        topics = self._ends_anew(topics, seeds)
         planned = plan_seed(
             self.request.operation,
             self._place.flow,
@@ -199,8 +203,25 @@ class Seeder:
             self.request.choice,
             extra=self.origin.changes(),
         )
-        refused = (*planned.refused, *unseen)
+        placed = {name: at for topic in topics for name, at in placed_and_idle(topic).items()}
+        refused = (*(saying_who(refusal, placed) for refusal in planned.refused), *unseen)
         return replace(planned, refused=refused, standing=_standing(state, topics))
+
+    def _ends_anew(self, topics: list[SeatedTopic], seeds: SeedOffsets) -> list[SeatedTopic]:
+        """Return the topics with their ends behind what an origin has read since, where it names more.
+
+        A group, or another flow, that is caught up moves on while it is asked.
+        """
+        named = {tp: seed.offset for tp, seed in seeds.offsets.items() if not seed.named}
+        beyond = [seat.source for seat in seats_of(topics) if named.get(seat.source, seat.end) > seat.end]
+        if not beyond:
+            return topics
+        ends = self.source.list_offsets(beyond, calls.LATEST, calls.READ_UNCOMMITTED)
+
+        def anew(seat: Seat) -> Seat:
+            return replace(seat, end=ends.get(seat.source, seat.end))
+
+        return [replace(topic, seats=tuple(anew(seat) for seat in topic.seats)) for topic in topics]
 
     def _hidden(self, view: View) -> list[Refusal]:
         """Return why topics are left out that are enrolled, but that may not be described on both sides."""
@@ -278,41 +299,78 @@ class Seeder:
     def apply(self, caller: Caller, approval: Approval | None = None) -> Seeded:
         """Do what a plan computed now says, as ``planning.operation`` has it; positions are counted.
 
-        The plan is announced again if it has changed by the time that nobody copies any more.
+        The plan is announced again if it has changed by the time that nobody copies any more. What an earlier
+        try under the same approval has written is no part of it.
         """
-        first = self.plan()
+        first = self._left(approval)
         caller.announce(first)
         if not first.positions:
-            return Seeded(first)
+            return Seeded(first, earlier=approval is not None and has_written(first, approval))
         approved = approval or Approval.of(first.items)
-        if approved.is_spent(first.items):
-            return Seeded(first, earlier=True)
         approved.check(first.items, first.title)
         with self.journal(approval) as journal, journal.applying(first):
             return self._seize(first, approved, journal, caller)
+
+    def _left(self, approved: Approval | None) -> SeedPlan:
+        """Return what would be done now, without what was written under the approval already."""
+        planned = self.plan()
+        return planned if approved is None else left_of(planned, approved)
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
         with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
-            prepared = self.origin.changes()
-            self.origin.prepare(self._place)
-            # What is refused by now is left out: its topic is not touched, and others need not wait for it.
-            plan = agreed_anew(first, self.plan(), approved, journal, caller, whole=False)
-            journal.done(*prepared)
-            self._write(leader, layout, plan, approved, journal, caller.counted)
+            with self._claiming(leader) as claims:
+                plan = self._agreed(first, claims, approved, journal, caller)
+                plan = self._prepared(plan, claims, approved, journal, caller)
+                self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
 
-    def _claim(self, leader: Leader, plan: SeedPlan) -> None:
-        """Claim the topics that are new to the flow, as a run of it does."""
-        new = {t.source.name: t.target for t in plan.topics if t.enrolment is None or not t.enrolment.active}
+    def _agreed(
+        self, shown: SeedPlan, claims: Claims, approved: Approval, journal: Journal, caller: Caller
+    ) -> SeedPlan:
+        """Return what is written by now; the topics that are new to the flow are claimed, as a run does.
+
+        What is refused by now, or another flow's, is left out: its topic is not touched, and others need not
+        wait for it.
+        """
+        planned = self._left(approved)
+        new = {
+            t.source.name: t.target for t in planned.topics if t.enrolment is None or not t.enrolment.active
+        }
+        now = without(planned, claims.settle(new))
+        return agreed_anew(shown, now, approved, journal, caller, whole=False)
+
+    def _prepared(
+        self, plan: SeedPlan, claims: Claims, approved: Approval, journal: Journal, caller: Caller
+    ) -> SeedPlan:
+        """Have the origin do what precedes the positions; return the plan as it is behind that.
+
+        Not before it is agreed that they are written: a fence that is lifted does not come back. And not
+        without a look behind it: whoever is stopped by it may have written until then.
+        """
+        changes = self.origin.changes() if plan.positions else ()
+        if not changes:
+            return plan
+        self.origin.prepare(self._place)
+        journal.done(*changes)
+        return self._agreed(plan, claims, approved, journal, caller)
+
+    @contextmanager
+    def _claiming(self, leader: Leader) -> Iterator[Claims]:
+        """Yield the claims of the flow; those that come to nothing, because of an error, are given back."""
         naming = self.request.rules.naming
         with closing(TopicReader(self._place.flow, self.source, self.target)) as reader:
-            lost = Claims(leader, lambda topics: reader.rivals(naming, topics)).settle(new)
-        if lost:
-            raise NeedsOperator(
-                lost[0].message, code=lost[0].code, where=lost[0].object, resolve=lost[0].resolve
-            )
+            claims = Claims(leader, lambda topics: reader.rivals(naming, topics))
+            try:
+                yield claims
+            except Fenced:
+                raise
+            except OnceoverError:
+                # Where that fails, too, the next try settles them.
+                with suppress(OnceoverError):
+                    claims.withdraw()
+                raise
 
     def _write(
         self,
@@ -323,7 +381,6 @@ class Seeder:
         journal: Journal,
         counted: Counted,
     ) -> None:
-        self._claim(leader, plan)
         if plan.topic_plan is not None:
             make_targets(self.target, self._place.flow, plan.topic_plan, journal)
         # Of those alone that are written: another one without a leader is no concern of theirs.

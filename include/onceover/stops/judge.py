@@ -206,8 +206,7 @@ def parted(e: Evidence) -> Stop | None:
             f"that history ends at offset {end}",
             # Put back from a copy of its disks, its new history may bear the epochs of the old one.
             "see by an audit since the start where both sides part (there; before it, if the source was put "
-            "back from an older copy), then "
-            + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
+            "back from an older copy), then " + _what_is_there(e, end),
         )
     return _forgotten_epoch(e, e.position) or _judge_last_batch(e)
 
@@ -226,8 +225,13 @@ def _judge_last_batch(e: Evidence) -> Stop | None:
         f"another one at offset {(e.position or 0) - 1}: {_batch_text(seen)}",
         # From here it is only known that they have parted by then.
         "see by an audit since the start where both sides part (there, or before it), then "
-        + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
+        + _what_is_there(e, end),
     )
+
+
+def _what_is_there(e: Evidence, parted_at: int) -> str:
+    """Return how to go on where a history has parted: behind what retention has taken of it by now."""
+    return commands.skip_to(e.flow, e.source, max(parted_at, e.log_start), "copy what is there now")
 
 
 def _batch_text(batch: BatchHeader | CopiedBatch) -> str:

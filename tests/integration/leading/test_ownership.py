@@ -180,7 +180,8 @@ def test_seeding_claims_its_topics_like_a_run(
 
         code, document = first.command(capsys, *seed)
 
-        assert (code, document["error"]["code"]) == (3, "CLAIMED_ELSEWHERE")
+        said = [each["code"] for each in document["refused"]]
+        assert (code, said, document["written"]) == (3, ["CLAIMED_ELSEWHERE"], 0)
         os.kill(paused.child.pid, signal.SIGCONT)
         assert paused.child.wait(_TIMEOUT_S) == 0, paused.child.tail()
     assert first.command(capsys, *seed)[0] == 0

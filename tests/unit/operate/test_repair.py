@@ -110,3 +110,68 @@ def test_placing_a_partition_of_a_promoted_topic_says_that_it_takes_it_back(
         told = [change.reason for change in plan.changes if change.what == "promotion"]
         assert len(told) == (promoted is not None)
         assert all("d1 has given it to clients" in reason for reason in told)
+
+
+OTHER = Enrolment("other", "other", UUID(int=3), UUID(int=4), {0: 0}, 0)
+OTHER_TP = TopicPartition("other", 0)
+GARBAGE = names.stop_key(*OTHER_TP), "no stop"
+
+
+def clusters(monkeypatch: pytest.MonkeyPatch, state: FlowState) -> tuple[FakeCluster, FakeCluster]:
+    """Return both sides of a flow with two topics, whose state is this."""
+    layout = Layout.from_json({**RUNNING.to_json(), "source_cluster_id": "east", "target_cluster_id": "west"})
+    leader = {**state.leader, names.LAYOUT: layout.to_json(), names.enrolment_key("other"): OTHER.to_json()}
+    monkeypatch.setattr(repair, "read_flow_state", lambda *_: FlowState(leader, state.others))
+    east, west = FakeCluster("east", cluster_id="east"), FakeCluster("west", cluster_id="west")
+    for number, name in enumerate(("orders", "other")):
+        east.add_topic(name, UUID(int=1 + 2 * number), [9])
+        west.add_topic(name, UUID(int=2 + 2 * number), [9])
+    return east, west
+
+
+def with_other(key: str, value: object) -> FlowState:
+    state = state_of(RUNNING, now_ms())
+    return FlowState(state.leader, {**state.others, key: value})
+
+
+def test_a_stop_that_nobody_can_read_closes_no_way_out_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else has written to the state: `status` tells of it; the rest of the flow goes on."""
+    east, west = clusters(monkeypatch, with_other(*GARBAGE))
+    making = TopicMaking(Rules((".*",), (), NamingPolicy(IDENTITY, "east", "west")))
+    assert repair.plan_resume(FLOW, west, [TP]).again == {TP: STOP}
+    assert repair.plan_resume(FLOW, west).again == {TP: STOP}
+    for plan in (repair.plan_skip(FLOW, east, west, TP, 9), plan_reseed(FLOW, east, west, TP, making)):
+        assert (plan.refused, plan.standing[str(TP)].state) == (
+            (),
+            f"{STOP.code}, source topic {UUID(int=1)}",
+        )
+
+
+def test_and_of_its_own_partition_says_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can be asked to look at a stop that has no name; skipping is as good as ever."""
+    east, west = clusters(monkeypatch, with_other(*GARBAGE))
+    (refusal,) = repair.plan_resume(FLOW, west, [OTHER_TP]).refused
+    assert (refusal.object, refusal.code) == ("other:0", "STATE_UNREADABLE")
+    assert "stop/other/0" in refusal.message and "`onceover replicate flights`" in refusal.resolve
+    plan = repair.plan_skip(FLOW, east, west, OTHER_TP, 9)
+    assert plan.refused == () and "cannot be read" in plan.changes[0].reason
+
+
+def test_a_sign_of_life_that_nobody_can_read_keeps_nobody_from_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, west = clusters(monkeypatch, with_other(names.HEARTBEAT, "no beat"))
+    plan = repair.plan_resume(FLOW, west)
+    assert plan.again == {TP: STOP}
+    assert plan.changes[0].to == "checked anew, if the flow runs"
+
+
+def test_what_a_stop_names_behind_an_open_transaction_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that has lost records is compared by its high watermark; so is what an operator answers."""
+    east, west = clusters(monkeypatch, state_of(RUNNING, now_ms()))
+    log = east.log_of(TP)
+    assert log is not None
+    log.start, log.end, log.pending = 0, 950, {7: 900}
+    assert repair.plan_skip(FLOW, east, west, TP, 950).refused == ()
+    (refusal,) = repair.plan_skip(FLOW, east, west, TP, 951).refused
+    assert (refusal.code, refusal.resolve) == ("OUT_OF_RANGE", "choose an offset from 0 to 950")

@@ -62,14 +62,12 @@ def test_a_moment_later_more_offsets_are_the_same_change() -> None:
         GIVEN.check([replace(SHOWN, risk="skip")], "orders:3", done=fenced_so_far("f"))
 
 
-def test_what_was_written_under_it_spends_it() -> None:
-    """All of it, and by this one: an interrupted try has more to do, another's is another matter."""
-    own, open_ = (replace(SHOWN, standing=ObjectState("", changed)) for changed in ("b2", "a1"))
-    about_the_flow = Item("flow generation")
-    assert GIVEN.is_spent([own, about_the_flow])
-    assert not GIVEN.is_spent([own, open_, about_the_flow])
-    assert not GIVEN.is_spent([about_the_flow])
-    assert not GIVEN.is_spent([])
+@pytest.mark.parametrize(("changed", "own"), [("b2", True), ("a1", False), ("", False), (None, False)])
+def test_what_was_written_under_it_is_told_from_all_else(changed: str | None, *, own: bool) -> None:
+    """Whoever goes on leaves it out; another's is another matter, and so is what nobody has changed."""
+    standing = ObjectState("SOURCE_RECREATED", changed)
+    assert GIVEN.has_changed(standing) is own
+    assert not NOTHING.has_changed(standing)
 
 
 def test_nothing_approved_covers_nothing() -> None:

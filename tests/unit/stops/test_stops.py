@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from uuid import UUID
 
@@ -257,3 +258,35 @@ def test_a_request_speaks_of_one_stop_and_no_other() -> None:
         assert not other.is_meant_by(request)
     assert not stop.is_meant_by({"v": 1, "at_ms": 2_000})
     assert not stop.is_meant_by(None)
+
+
+_SKIP = re.compile(r"partition skip-to f t:1 ([0-9]+)`")
+
+
+@given(
+    position=st.integers(1, 120),
+    log=st.tuples(st.integers(0, 120), st.integers(0, 120)).map(sorted),
+    epoch_end=st.none() | st.just((-1, -1)) | st.tuples(st.sampled_from([3, 4]), st.integers(0, 120)),
+    base=st.integers(0, 119),
+    seen=st.none() | st.integers(0, 119),
+)
+def test_an_offset_that_a_stop_names_is_one_that_the_log_has(
+    position: int, log: list[int], epoch_end: tuple[int, int] | None, base: int, seen: int | None
+) -> None:
+    """`skip-to` refuses any other; what retention has taken lies before the start."""
+    start, end = log
+    copied = CopiedBatch(min(base, position - 1), position, 800, 7)
+    held = None if seen is None else HELD._replace(base_offset=min(seen, position - 1), crc=8)
+    stop = judge(
+        replace(
+            GOOD,
+            position=position,
+            meta=replace(META, batch=copied),
+            log_start=start,
+            log_end=end,
+            epoch_end=epoch_end,
+            last_batch=held,
+        )
+    )
+    for offset in _SKIP.findall("" if stop is None else stop.resolve):
+        assert start <= int(offset) <= end

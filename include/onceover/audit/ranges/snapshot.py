@@ -29,7 +29,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import Layout, check_clusters, check_distinct
 from onceover.state.records.progress import beside
 from onceover.state.records.verified import Watermark, read_watermarks
-from onceover.stops.record import Stop, stop_in, stopped_in
+from onceover.stops.record import Stop, readable_stop, stopped_in
 from onceover.wire.progress import ProgressMeta
 
 # Most transactions are shorter, and a running flow is this far behind only when it cannot keep up.
@@ -50,7 +50,7 @@ class PartitionSnapshot:
         position: next source offset to copy, as committed; None when there is none.
         target_end: target offset behind the last record that belongs to ``position``; None when unknown.
         moved: the flow has committed more while the ends were read.
-        stop: why the partition is stopped.
+        stop: why the partition is stopped; None where it is not, or nobody can read why.
         watermark: what earlier audits have proven.
         asked_from: source offset of the time that was asked for; None without.
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
@@ -254,7 +254,7 @@ class _Snapshots:
                         position,
                         None if meta is None else meta.target_end,
                         again.get(target) != at,
-                        stop_in(self._state.others, target),
+                        readable_stop(self._state.others, target),
                         watermarks.get(target),
                         asked.get(source),
                         enrolment.since.get(source.partition, 0),

@@ -77,7 +77,7 @@ class Clusters:
     def apply(self, caller: Caller, approval: Approval) -> Repaired:
         planned = self.plan()
         caller.announce(planned)
-        if approval.is_spent(planned.items):
+        if planned.is_done_under(approval):
             return Repaired(planned, None, earlier=True)
         approval.check(planned.items, planned.title)
         self.applied += 1
