@@ -260,8 +260,10 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
         fix = f"choose an offset from {start} to {end}"
         return refusing(SKIP, flow, situation, Refusal(str(tp), PlanningCode.OUT_OF_RANGE, message, fix))
     old = situation.position
-    # Where it was put by somebody else says nothing about what was copied.
-    known = None if situation.doubt else old
+    # Where it was put by somebody else says nothing about what was copied; an offset of a topic that is gone
+    # says nothing about this one, of which nothing was.
+    of_another = situation.copied_between[0] != str(here.topic_id)
+    known = start if of_another else None if situation.doubt else old
     distance = None if known is None else abs(offset - known)
     risk = "none" if offset == known else "repeat" if known is not None and offset < known else "skip"
     change = Change("position", str(tp), old, offset, situation.reason, risk, distance)

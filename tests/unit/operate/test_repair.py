@@ -9,6 +9,7 @@ import pytest
 
 from onceover.clock import now_ms
 from onceover.errors import UsageError
+from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from onceover.operate import repair
 from onceover.operate.repair import RESEED, RESUME, SKIP, RepairRequest
@@ -17,6 +18,7 @@ from onceover.state import names
 from onceover.state.read import FlowState
 from onceover.state.records.enrolment import Enrolment, Promoted
 from onceover.state.records.layout import Layout
+from onceover.state.records.progress import first_progress
 from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.stops.record import Stop
 from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
@@ -175,3 +177,19 @@ def test_what_a_stop_names_behind_an_open_transaction_is_taken(monkeypatch: pyte
     assert repair.plan_skip(FLOW, east, west, TP, 950).refused == ()
     (refusal,) = repair.plan_skip(FLOW, east, west, TP, 951).refused
     assert (refusal.code, refusal.resolve) == ("OUT_OF_RANGE", "choose an offset from 0 to 950")
+
+
+def test_nothing_is_counted_from_an_offset_of_a_topic_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1000 were copied of the one that was deleted: of the 500 in the new one all are skipped."""
+    east, west = clusters(monkeypatch, state_of(RUNNING, now_ms()))
+    east.all_topics.pop("orders")
+    east.add_topic("orders", UUID(int=9), [500])
+    log = east.log_of(TP)
+    assert log is not None
+    log.start = 0
+    told = CommittedOffset(0, 1000, -1, first_progress(ENROLMENT, 1000, 1).metadata)
+    monkeypatch.setattr(west, "committed", lambda *_: {TP: told})
+    change = repair.plan_skip(FLOW, east, west, TP, 500).changes[0]
+    assert (change.risk, change.records) == ("skip", 500)
+    change = repair.plan_skip(FLOW, east, west, TP, 0).changes[0]
+    assert (change.risk, change.records) == ("none", 0)
