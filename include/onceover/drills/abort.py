@@ -225,9 +225,11 @@ def _left_alone(other: JournalEntry, standing: Collection[str]) -> Aborted:
     """Return what is told of a drill that goes on.
 
     Raises:
-        Retriable: DRILL_RUNS, it lets nobody in that another one has kept off: it is waited for.
+        Retriable: DRILL_RUNS, it lets nobody in that another one has kept off, or may do so in vain: its end
+            is waited for.
     """
-    if standing and not sees_to_writers(other):
+    # One that lets writers in itself may fail, and be told to a person who does not try again.
+    if standing and (not sees_to_writers(other) or other.said.get("mode") == chains.ABORT_MODE):
         raise Retriable(
             f"drill {other.drill} is running; writers of {len(standing)} topics are let in behind it",
             code=DrillCode.DRILL_RUNS,

@@ -351,6 +351,22 @@ def test_nobody_sits_at_what_looks_behind_a_dead_one_so_that_it_tries_again() ->
     assert told == [None, "FAIL", None, "removed"]
 
 
+def test_what_looks_behind_a_dead_one_looks_again_behind_a_person_who_lets_writers_in() -> None:
+    """That may be in vain: the source is away, and comes back when that person has gone."""
+    journal, waited = Journal(True), list[float]()
+    journal.put("d1", chains.BEGUN, mode="planned")
+    journal.put("d1", chains.ENDED)
+    journal.put("abort-1", chains.BEGUN, mode=chains.ABORT_MODE)
+
+    def pause(seconds: float) -> bool:
+        waited.append(seconds)
+        journal.put("abort-1", chains.ENDED, result="FAIL")
+        return False
+
+    found = behind(journal, letting_in(lambda _: None), pause)
+    assert (found.unfenced, found.left_alone, len(waited)) == (("orders",), False, 1)
+
+
 @pytest.mark.parametrize(
     ("error", "if_dead", "tries"),
     [
