@@ -13,6 +13,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.course import StepState
 from onceover.drills.history import sees_to_writers
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Remains, Removal
@@ -45,6 +46,7 @@ class Aborted:
         left_alone: whether it is running, and nobody wants it to end.
         start_again: of how many topics nobody but a person lets the producers in again.
         stopped: what starts the flow, which it had ended; empty where it had not.
+        perhaps: whether it had is not known.
     """
 
     drill: str | None
@@ -55,6 +57,7 @@ class Aborted:
     left_alone: bool = False
     start_again: int = 0
     stopped: str = ""
+    perhaps: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
@@ -86,7 +89,8 @@ class Aborted:
             who = f"the producers of {self.start_again} topics"
             said.append(f"nobody but a person lets {who} in again: start them")
         if self.stopped:
-            said.append(f"the flow was ended by that drill: {self.stopped} starts it again")
+            ended_it = "may have been ended" if self.perhaps else "was ended"
+            said.append(f"the flow {ended_it} by that drill: {self.stopped} starts it again")
         if self.withdrawn:
             said.append(f"what was approved for drill {self.withdrawn} is not tried again")
         return "; ".join([ended, left if nothing else "what was left is removed", *said])
@@ -181,6 +185,7 @@ def _aborted(
         return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
+    stopped = _has_stopped(chain) if fenced and not was_alive else False
     withdraws = {} if withdrawn is None else {chains.WITHDRAWS: withdrawn}
     journal.begin(drill, {"mode": chains.ABORT_MODE, **withdraws})
     result, how = chains.DrillResult.FAIL, dict[str, Any]()
@@ -203,7 +208,8 @@ def _aborted(
         tuple(sorted(fenced)),
         None if withdrawn == ended else withdrawn,
         start_again=how.get(START_AGAIN, 0),
-        stopped=commands.replicate(flow) if fenced and not was_alive and _has_stopped(chain, ended) else "",
+        stopped="" if stopped is False else commands.replicate(flow),
+        perhaps=stopped is None,
     )
 
 
@@ -238,10 +244,23 @@ def _left_alone(other: JournalEntry, standing: Collection[str]) -> Aborted:
     return Aborted(other.drill, True, Remains(), left_alone=True)
 
 
-def _has_stopped(chain: Sequence[JournalEntry], drill: str | None) -> bool:
-    """Tell whether a drill has ended its flow, which it does not start again."""
-    stops = [e.said.get("evidence") for e in chain if (e.drill, e.said.get("step")) == (drill, _STOP)]
-    return any(isinstance(each, Mapping) and each.get("was_running") is True for each in stops)
+def _has_stopped(chain: Sequence[JournalEntry]) -> bool | None:
+    """Tell whether a drill whose fence stands has ended its flow, and does not start it again; None: perhaps.
+
+    That drill may be over, and another one have gone on with its fence.
+    """
+    since = next((e.number for e in reversed(chain) if e.what == chains.UNFENCED), 0)
+    stops = {e.drill: e.said for e in chain if e.number > since and e.said.get("step") == _STOP}
+    if any(_was_running(said) for said in stops.values()):
+        return True
+    # What is not done tells nothing of what it has done.
+    is_open = any(said.get("state") in (StepState.RUNNING, StepState.FAILED) for said in stops.values())
+    return None if is_open else False
+
+
+def _was_running(stop: Mapping[str, Any]) -> bool:
+    evidence = stop.get("evidence")
+    return isinstance(evidence, Mapping) and evidence.get("was_running") is True
 
 
 def _let_in(

@@ -408,6 +408,40 @@ def test_producers_that_only_a_person_starts_again_and_a_flow_that_was_ended_are
     assert "the flow was ended by that drill: `onceover replicate orders-dr` starts it again" in text
 
 
+@pytest.mark.parametrize(
+    ("state", "evidence", "text"),
+    [
+        ("done", {"was_running": True}, "the flow was ended by that drill: `onceover replicate orders-dr`"),
+        ("done", {"was_running": False}, None),
+        # Killed, or failed, in the middle of it.
+        ("running", {}, "the flow may have been ended by that drill: `onceover replicate orders-dr`"),
+        ("failed", {}, "the flow may have been ended by that drill: `onceover replicate orders-dr`"),
+    ],
+)
+def test_a_flow_that_was_ended_is_told_too_where_its_drill_was_over_before(
+    state: str, evidence: Mapping[str, Any], text: str | None
+) -> None:
+    """It could not let writers in itself, nor could an abort before this one."""
+    journal, met = Journal(), [Retriable("no broker of east answers")]
+    journal.put("d0", chains.BEGUN, mode="planned")
+    journal.put("d0", chains.STEP, step="stop", state="done", evidence={"was_running": True})
+    journal.put("d0", chains.UNFENCED, kind="acls", marks=[])
+    journal.put("d0", chains.ENDED)
+    journal.put("d1", chains.BEGUN, mode="planned")
+    journal.put("d1", chains.STEP, step="stop", state=state, evidence=evidence)
+    journal.put("d1", chains.ENDED)
+
+    def lift(*_: object) -> Mapping[str, Any]:
+        if met:
+            raise met.pop()
+        return {}
+
+    found = behind(journal, lift)
+    assert bool(found.stopped) == (text is not None)
+    assert ("the flow" in found.describe()) == (text is not None)
+    assert text is None or text in found.describe()
+
+
 def test_what_a_rehearsal_has_left_is_taken_away_on_a_full_disk_too() -> None:
     journal, removal = Journal(False), Removal("canary")
     journal.put("d1", chains.BEGUN)
