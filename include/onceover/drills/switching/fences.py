@@ -234,8 +234,14 @@ class UserCommand:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         env = {**kept, **self.facts, "ONCEOVER_TOPICS": str(listed)}
         try:
+            # What it has begun to do may not be done behind whoever takes it back once we were killed.
             child = ChildProcess.start(
-                [*self.argv, word], name=f"switchover {word}", log_path=printed, env=env, cwd=self.cwd
+                [*self.argv, word],
+                name=f"switchover {word}",
+                log_path=printed,
+                env=env,
+                cwd=self.cwd,
+                with_family=True,
             )
         except OSError as error:
             raise self._failed(word, printed, f"{error.strerror}") from error
