@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -533,6 +535,23 @@ def test_a_command_lets_writers_in_though_the_disk_takes_nothing(tmp_path: Path)
     printed = Path(str(caught.value.resolve).rsplit(" ", 1)[1])
     assert printed.read_text() == "no\n"
     shutil.rmtree(printed.parent)
+
+
+def test_a_command_can_print_though_the_disk_is_full_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was room in *fence*: the file of topics is there, and takes its own text once more."""
+    made = command(tmp_path, 'set -e; echo said; dirname "$ONCEOVER_TOPICS" >> told.txt')
+    made.run("fence", ["a"], Deadline(30.0))
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    made.run("unfence", ["a"], Deadline(30.0))
+    before, behind = (tmp_path / "told.txt").read_text().splitlines()
+    assert (before, Path(behind).parent == Path(before).parent) == (str(tmp_path / "drill"), False)
+    assert not Path(behind).exists()
 
 
 def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ _WRITE: Final = "WRITE"
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _LOOK_S: Final = 0.2
 _LISTED: Final = "topics.txt"
+# More than a program prints that lets writers in; one that cannot print may fail.
+_ROOM_BYTES: Final = 64 << 10
 # A folder of our own is made there, which nobody else may read.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _GIVE_UP_S: Final = 60.0
@@ -269,7 +271,8 @@ class UserCommand:
 
 
 def _listed(folder: Path, topics: Collection[str]) -> Path:
-    """Return the file of topics: in memory where the disk takes nothing, as writers wait for the program.
+    """Return the file of topics, beside which the program prints: in memory where the disk is full, as
+    writers wait for the program.
 
     Raises:
         OSError: it cannot be written there either.
@@ -277,12 +280,15 @@ def _listed(folder: Path, topics: Collection[str]) -> Path:
     text = "".join(f"{topic}\n" for topic in sorted(topics))
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # A file that is there already takes its old text's room on a full disk, and nothing else does.
+        with tempfile.TemporaryFile(dir=folder) as room:
+            room.write(bytes(_ROOM_BYTES))
         return _with_text(folder / _LISTED, text)
     except OSError as error:
         memory = _MEMORY if _MEMORY.is_dir() else None
-        room = Path(tempfile.mkdtemp(prefix="onceover-switchover-", dir=memory))
-        log.warning("%s takes nothing (%s): the program's files are in %s", folder, error.strerror, room)
-        return _with_text(room / _LISTED, text)
+        there = Path(tempfile.mkdtemp(prefix="onceover-switchover-", dir=memory))
+        log.warning("%s takes nothing (%s): the program's files are in %s", folder, error.strerror, there)
+        return _with_text(there / _LISTED, text)
 
 
 def _with_text(path: Path, text: str) -> Path:
