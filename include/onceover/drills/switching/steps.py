@@ -364,7 +364,14 @@ class PlannedSteps(SwitchSteps):
         self.close()
         try:
             topics = self._not_promoted()
+            if topics:
+                # A journal that knows nothing of us knows of no fence either.
+                self.notes.check()
             evidence = self.parts.lifted.lift(self.notes, topics, deadline) if topics else {}
+        except NeedsOperator as error:
+            if error.code == DrillCode.JOURNAL_DAMAGED:
+                self._lift_unknown(error)
+            raise
         except Retriable as error:
             if self._began_promoting:
                 raise
@@ -384,6 +391,28 @@ class PlannedSteps(SwitchSteps):
             text = f"nobody but a person lets the producers of {waiting} topics in again: start them"
             self.findings.append((DrillCode.STILL_FENCED, text))
         return {"promoted": False, **evidence}
+
+    def _lift_unknown(self, error: NeedsOperator) -> None:
+        """Let in whom we keep off though the journal cannot tell of it: nobody else will ever know."""
+        if not self._began_fencing and not self._inherited:
+            return
+        if self._began_promoting or self._is_anothers():
+            text = (
+                f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) may be kept off "
+                f"{self.parts.source.alias} ({self.parts.fence.how}), and the journal does not know of it: "
+                "let them in by hand"
+            )
+        else:
+            done = self.parts.lifted.give_up(self.parts.fence, self._inherited)
+            text = f"{done}, though the journal does not know of it any more ({error.message})"
+        self.findings.append((DrillCode.STILL_FENCED, text))
+
+    def _is_anothers(self) -> bool:
+        """Tell whether another one runs by a journal that was made anew; nobody can by a damaged one."""
+        try:
+            return chains.running(self.notes.read()) is not None
+        except NeedsOperator:
+            return False
 
     def _name_standing(self) -> None:
         """Say that writers may be kept off still, and how they are let in where the target is gone."""
