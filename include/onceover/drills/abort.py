@@ -30,6 +30,8 @@ _REMOVE_S: Final = 90.0
 # Nobody sits at it where what died is looked after; a cluster is back by then, and a rehearsal over.
 _PATIENCE_S: Final = 1800.0
 _AGAIN_S: Final = 10.0
+# Another one's drill ends; and a program that lets writers in may need the very cluster that is away.
+_PASSING: Final = (DrillCode.DRILL_RUNS, DrillCode.COMMAND_FAILED)
 # The step of a switchover that ends its flow.
 _STOP: Final = "stop"
 
@@ -152,7 +154,7 @@ def abort(
         try:
             return _aborted(journal, removal, fence, flow, pause, if_dead=if_dead)
         except OnceoverError as error:
-            passes = isinstance(error, Retriable) or error.code == DrillCode.DRILL_RUNS
+            passes = isinstance(error, Retriable) or error.code in _PASSING
             if not (if_dead and passes) or deadline.passed or pause(_AGAIN_S):
                 raise
             log.warning("%s; tried again", error)

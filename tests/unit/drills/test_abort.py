@@ -370,7 +370,10 @@ def test_what_looks_behind_a_dead_one_looks_again_behind_a_person_who_lets_write
 @pytest.mark.parametrize(
     ("error", "if_dead", "tries"),
     [
-        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), True, 1),
+        (NeedsOperator("fenced by command, which is unset", code=DrillCode.SWITCHOVER_UNSET), True, 1),
+        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), False, 1),
+        # Which cluster it needs, and whether that is away, it alone knows.
+        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), True, 3),
         (Retriable("no broker of east answers"), False, 1),
         # Somebody has stopped it meanwhile.
         (Retriable("no broker of east answers"), True, 3),
