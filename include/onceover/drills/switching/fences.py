@@ -41,6 +41,8 @@ _ROOM_BYTES: Final = 64 << 10
 # A folder of our own is made there, which nobody else may read.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _GIVE_UP_S: Final = 60.0
+# Of those who press Ctrl-C again while a program is ended.
+_INTERRUPTS: Final = 5
 ACLS: Final = "acls"
 COMMAND: Final = "command"
 PERSON: Final = "person"
@@ -252,7 +254,7 @@ class UserCommand:
         except Retriable as error:
             raise self._failed(word, printed, "it has not ended in time, and was killed") from error
         finally:
-            child.kill()
+            _end(child)
         if code != 0:
             raise self._failed(word, printed, f"exit code {code}")
         if listed.parent != folder:
@@ -268,6 +270,19 @@ class UserCommand:
             seen=seen,
             resolve=f"what it has printed is in {printed}",
         )
+
+
+def _end(child: ChildProcess) -> None:
+    """Kill a program, also where we are interrupted once more: it would go on beside what takes it back."""
+    interrupted: KeyboardInterrupt | None = None
+    for _ in range(_INTERRUPTS):
+        try:
+            child.kill()
+            break
+        except KeyboardInterrupt as error:
+            interrupted = interrupted or error
+    if interrupted is not None:
+        raise interrupted
 
 
 def _listed(folder: Path, topics: Collection[str]) -> Path:
