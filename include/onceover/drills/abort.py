@@ -13,6 +13,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
+from onceover.drills.course import StepState
 from onceover.drills.history import sees_to_writers
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Remains, Removal
@@ -29,6 +30,8 @@ _REMOVE_S: Final = 90.0
 # Nobody sits at it where what died is looked after; a cluster is back by then, and a rehearsal over.
 _PATIENCE_S: Final = 1800.0
 _AGAIN_S: Final = 10.0
+# Another one's drill ends; and a program that lets writers in may need the very cluster that is away.
+_PASSING: Final = (DrillCode.DRILL_RUNS, DrillCode.COMMAND_FAILED)
 # The step of a switchover that ends its flow.
 _STOP: Final = "stop"
 
@@ -45,6 +48,7 @@ class Aborted:
         left_alone: whether it is running, and nobody wants it to end.
         start_again: of how many topics nobody but a person lets the producers in again.
         stopped: what starts the flow, which it had ended; empty where it had not.
+        perhaps: whether it had is not known.
     """
 
     drill: str | None
@@ -55,6 +59,7 @@ class Aborted:
     left_alone: bool = False
     start_again: int = 0
     stopped: str = ""
+    perhaps: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
@@ -86,7 +91,8 @@ class Aborted:
             who = f"the producers of {self.start_again} topics"
             said.append(f"nobody but a person lets {who} in again: start them")
         if self.stopped:
-            said.append(f"the flow was ended by that drill: {self.stopped} starts it again")
+            ended_it = "may have been ended" if self.perhaps else "was ended"
+            said.append(f"the flow {ended_it} by that drill: {self.stopped} starts it again")
         if self.withdrawn:
             said.append(f"what was approved for drill {self.withdrawn} is not tried again")
         return "; ".join([ended, left if nothing else "what was left is removed", *said])
@@ -148,7 +154,7 @@ def abort(
         try:
             return _aborted(journal, removal, fence, flow, pause, if_dead=if_dead)
         except OnceoverError as error:
-            passes = isinstance(error, Retriable) or error.code == DrillCode.DRILL_RUNS
+            passes = isinstance(error, Retriable) or error.code in _PASSING
             if not (if_dead and passes) or deadline.passed or pause(_AGAIN_S):
                 raise
             log.warning("%s; tried again", error)
@@ -181,6 +187,7 @@ def _aborted(
         return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
+    stopped = _has_stopped(chain) if fenced and not was_alive else False
     withdraws = {} if withdrawn is None else {chains.WITHDRAWS: withdrawn}
     journal.begin(drill, {"mode": chains.ABORT_MODE, **withdraws})
     result, how = chains.DrillResult.FAIL, dict[str, Any]()
@@ -203,7 +210,8 @@ def _aborted(
         tuple(sorted(fenced)),
         None if withdrawn == ended else withdrawn,
         start_again=how.get(START_AGAIN, 0),
-        stopped=commands.replicate(flow) if fenced and not was_alive and _has_stopped(chain, ended) else "",
+        stopped="" if stopped is False else commands.replicate(flow),
+        perhaps=stopped is None,
     )
 
 
@@ -225,9 +233,11 @@ def _left_alone(other: JournalEntry, standing: Collection[str]) -> Aborted:
     """Return what is told of a drill that goes on.
 
     Raises:
-        Retriable: DRILL_RUNS, it lets nobody in that another one has kept off: it is waited for.
+        Retriable: DRILL_RUNS, it lets nobody in that another one has kept off, or may do so in vain: its end
+            is waited for.
     """
-    if standing and not sees_to_writers(other):
+    # One that lets writers in itself may fail, and be told to a person who does not try again.
+    if standing and (not sees_to_writers(other) or other.said.get("mode") == chains.ABORT_MODE):
         raise Retriable(
             f"drill {other.drill} is running; writers of {len(standing)} topics are let in behind it",
             code=DrillCode.DRILL_RUNS,
@@ -236,10 +246,23 @@ def _left_alone(other: JournalEntry, standing: Collection[str]) -> Aborted:
     return Aborted(other.drill, True, Remains(), left_alone=True)
 
 
-def _has_stopped(chain: Sequence[JournalEntry], drill: str | None) -> bool:
-    """Tell whether a drill has ended its flow, which it does not start again."""
-    stops = [e.said.get("evidence") for e in chain if (e.drill, e.said.get("step")) == (drill, _STOP)]
-    return any(isinstance(each, Mapping) and each.get("was_running") is True for each in stops)
+def _has_stopped(chain: Sequence[JournalEntry]) -> bool | None:
+    """Tell whether a drill whose fence stands has ended its flow, and does not start it again; None: perhaps.
+
+    That drill may be over, and another one have gone on with its fence.
+    """
+    since = next((e.number for e in reversed(chain) if e.what == chains.UNFENCED), 0)
+    stops = {e.drill: e.said for e in chain if e.number > since and e.said.get("step") == _STOP}
+    if any(_was_running(said) for said in stops.values()):
+        return True
+    # What is not done tells nothing of what it has done.
+    is_open = any(said.get("state") in (StepState.RUNNING, StepState.FAILED) for said in stops.values())
+    return None if is_open else False
+
+
+def _was_running(stop: Mapping[str, Any]) -> bool:
+    evidence = stop.get("evidence")
+    return isinstance(evidence, Mapping) and evidence.get("was_running") is True
 
 
 def _let_in(

@@ -24,6 +24,8 @@ _PATIENCE_S: Final = {PLANNED: 120.0, UNPLANNED: 120.0, "rehearsal": 3600.0}
 _NAMED: Final = 3
 # Drills that keep nobody off, and let nobody in.
 _OTHERS: Final = ("rehearsal", "orphans")
+# What lets writers in again has done so by then, or it waits for something, or its process is gone.
+_LETS_IN_S: Final = 15.0
 # Records that are dated 1970 are as old as that, and more than this nobody has measured.
 _LONGEST_S: Final = 1e11
 
@@ -99,8 +101,7 @@ class DrillHistory:
     @property
     def standing(self) -> NeedsOperator | None:
         """Writers that are kept off though no switchover goes on: it is over, and did not let them in."""
-        running = chains.running(self.chain)
-        if not self.kept_off or (running is not None and sees_to_writers(running)):
+        if not self.kept_off or self._gets_on:
             return None
         named = sorted(self.kept_off)
         return NeedsOperator(
@@ -109,6 +110,23 @@ class DrillHistory:
             code=DrillCode.STILL_FENCED,
             resolve=f"{commands.command('drill', 'abort', self.flow)} lets them in again",
         )
+
+    @property
+    def _gets_on(self) -> bool:
+        """Whether something is about to let writers in, or to promote what they are kept off."""
+        running = chains.running(self.chain)
+        if running is None or not sees_to_writers(running):
+            return False
+        if running.said.get("mode") != chains.ABORT_MODE:
+            return True
+        # Each try is a drill of its own: what counts is the first one.
+        since_ms = running.at_ms
+        for entry in reversed(self.chain):
+            if entry.what == chains.BEGUN:
+                if entry.said.get("mode") != chains.ABORT_MODE:
+                    break
+                since_ms = entry.at_ms
+        return (self.now_ms - since_ms) / 1000 < _LETS_IN_S
 
     @property
     def needs(self) -> list[NeedsOperator]:

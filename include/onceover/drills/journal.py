@@ -128,7 +128,7 @@ class DrillJournal:
 
         Raises:
             Fenced: DRILL_TAKEN_OVER, it was taken for dead.
-            NeedsOperator: JOURNAL_DAMAGED.
+            NeedsOperator: JOURNAL_DAMAGED, or somebody has deleted it meanwhile.
             Retriable: the target is away.
         """
         self._check(self.read(), drill)
@@ -237,6 +237,15 @@ class DrillJournal:
 
     def _check(self, chain: Sequence[JournalEntry], drill: str) -> None:
         now = chains.running(chain)
+        if not chains.of_drill(chain, drill):
+            raise NeedsOperator(
+                f"the journal of drills knows nothing of drill {drill}, which it held before",
+                code=DrillCode.JOURNAL_DAMAGED,
+                where=self._tp.topic,
+                expected="the topic that was there when the drill began",
+                seen="one that was made anew" if chain else "none, or an empty one",
+                resolve="find out who has deleted it; what the drill could not take back is in its report",
+            )
         if now is None or now.drill != drill:
             raise Fenced(
                 f"drill {drill} was taken for dead, and is over",

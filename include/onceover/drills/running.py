@@ -93,7 +93,15 @@ class DrillRunner:
                 raise
             outcome = replace(outcome, results=results, ended_ms=now_ms())
             outcome = replace(outcome, findings=_findings(found(), outcome))
-            self._end(outcome)
+            try:
+                self._end(outcome)
+            except OnceoverError:
+                raise
+            except BaseException:
+                # All of it is done, and only that not told: whoever comes next would take it for dead.
+                with suppress(OnceoverError):
+                    self.journal.append(drill, chains.ENDED, outcome.ended())
+                raise
         return outcome
 
     def _course(

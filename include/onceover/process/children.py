@@ -37,6 +37,31 @@ _DIE_WITH_PARENT: Final = (
     "if os.getppid()!=parent: sys.exit('the parent has ended')\n"
     "os.execvp(sys.argv[3],sys.argv[3:])\n"
 )
+# The signal reaches one process alone. Whoever starts others, as a shell does, is started by one that ends
+# the whole group with itself. Not by SIGTERM, which ends the program as it would without it: of a parent with
+# threads that is killed it comes while some of them, and so the parent, are still there.
+_END_ALL_WITH_PARENT: Final = (
+    "import ctypes,os,signal,sys\n"
+    "parent,program=int(sys.argv[1]),0\n"
+    "def end(*_): os.killpg(0,signal.SIGKILL)\n"
+    "def forward(*_):\n"
+    " if program: os.kill(program,signal.SIGTERM)\n"
+    "signal.signal(signal.SIGUSR2,end)\n"
+    "signal.signal(signal.SIGTERM,forward)\n"
+    "libc=ctypes.CDLL(None,use_errno=True)\n"
+    "if libc.prctl(1,int(signal.SIGUSR2),0,0,0): sys.exit('prctl: '+os.strerror(ctypes.get_errno()))\n"
+    "if os.getppid()!=parent: sys.exit('the parent has ended')\n"
+    "program=os.fork()\n"
+    "if program==0:\n"
+    " signal.signal(signal.SIGTERM,signal.SIG_DFL)\n"
+    " signal.signal(signal.SIGUSR2,signal.SIG_DFL)\n"
+    " os.execvp(sys.argv[3],sys.argv[3:])\n"
+    "code=os.waitstatus_to_exitcode(os.waitpid(program,0)[1])\n"
+    "if code<0:\n"
+    " signal.signal(-code,signal.SIG_DFL) if -code!=signal.SIGKILL else None\n"
+    " os.kill(os.getpid(),-code)\n"
+    "sys.exit(code)\n"
+)
 
 
 class _Spawner:
@@ -76,15 +101,19 @@ _spawner = _Spawner()
 _detached: Final[list[subprocess.Popen[bytes]]] = []
 
 
-def guarded_argv(argv: Sequence[str], death_signal: signal.Signals) -> list[str]:
+def guarded_argv(
+    argv: Sequence[str], death_signal: signal.Signals, *, with_family: bool = False
+) -> list[str]:
     """Return ``argv`` wrapped so that the process gets ``death_signal`` when its parent ends.
+
+    ``with_family``: so that it and all that it has started are killed then.
 
     Only Linux offers this; elsewhere ``argv`` comes back unchanged and a parent that is killed with
     SIGKILL leaves its children running.
     """
     if sys.platform != "linux":
         return list(argv)
-    wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
+    wrapper = [sys.executable, "-I", "-S", "-c", _END_ALL_WITH_PARENT if with_family else _DIE_WITH_PARENT]
     return [*wrapper, str(os.getpid()), str(int(death_signal)), *argv]
 
 
@@ -116,6 +145,7 @@ class ChildProcess:
         death_signal: signal.Signals = signal.SIGKILL,
         family_ends_s: float = 0.0,
         inherited: Sequence[int] = (),
+        with_family: bool = False,
     ) -> ChildProcess:
         """Start ``argv``; ``env`` replaces the whole environment when given.
 
@@ -123,6 +153,8 @@ class ChildProcess:
         is swept.
 
         ``inherited``: file descriptors that it has open, too.
+
+        ``with_family``: all that it has started ends with this process, too, as far as it is in its group.
 
         ``death_signal`` reaches only this process, not its children: give SIGTERM to programs that
         must stop children of their own (Airflow). ``detached`` processes outlive the parent.
@@ -132,7 +164,7 @@ class ChildProcess:
                 the child ends at once with the reason in its log).
         """
         log_path.parent.mkdir(parents=True, exist_ok=True)
-        command = list(argv) if detached else guarded_argv(argv, death_signal)
+        command = list(argv) if detached else guarded_argv(argv, death_signal, with_family=with_family)
         with log_path.open("ab") as log:
 
             def spawn() -> subprocess.Popen[bytes]:

@@ -155,8 +155,9 @@ class StateLog:
             fetcher.request(max_wait_ms=held_ms, min_bytes=1)
             for _, answer in fetcher.poll(timeout_s=wait_s):
                 self._absorb(answer, position)
-        except Retriable:
-            # The broker went away, perhaps the leader moved: the next call looks for it anew.
+        except BaseException:
+            # The broker went away, perhaps the leader moved: the next call looks for it anew. Interrupted, it
+            # would wait for an answer on a connection that is closed.
             self.close()
             raise
 

@@ -351,10 +351,29 @@ def test_nobody_sits_at_what_looks_behind_a_dead_one_so_that_it_tries_again() ->
     assert told == [None, "FAIL", None, "removed"]
 
 
+def test_what_looks_behind_a_dead_one_looks_again_behind_a_person_who_lets_writers_in() -> None:
+    """That may be in vain: the source is away, and comes back when that person has gone."""
+    journal, waited = Journal(True), list[float]()
+    journal.put("d1", chains.BEGUN, mode="planned")
+    journal.put("d1", chains.ENDED)
+    journal.put("abort-1", chains.BEGUN, mode=chains.ABORT_MODE)
+
+    def pause(seconds: float) -> bool:
+        waited.append(seconds)
+        journal.put("abort-1", chains.ENDED, result="FAIL")
+        return False
+
+    found = behind(journal, letting_in(lambda _: None), pause)
+    assert (found.unfenced, found.left_alone, len(waited)) == (("orders",), False, 1)
+
+
 @pytest.mark.parametrize(
     ("error", "if_dead", "tries"),
     [
-        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), True, 1),
+        (NeedsOperator("fenced by command, which is unset", code=DrillCode.SWITCHOVER_UNSET), True, 1),
+        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), False, 1),
+        # Which cluster it needs, and whether that is away, it alone knows.
+        (NeedsOperator("the command did not unfence", code=DrillCode.COMMAND_FAILED), True, 3),
         (Retriable("no broker of east answers"), False, 1),
         # Somebody has stopped it meanwhile.
         (Retriable("no broker of east answers"), True, 3),
@@ -390,6 +409,40 @@ def test_producers_that_only_a_person_starts_again_and_a_flow_that_was_ended_are
     assert "nobody but a person lets the producers of 1 topics in again: start them" in text
     assert "writers of" not in text
     assert "the flow was ended by that drill: `onceover replicate orders-dr` starts it again" in text
+
+
+@pytest.mark.parametrize(
+    ("state", "evidence", "text"),
+    [
+        ("done", {"was_running": True}, "the flow was ended by that drill: `onceover replicate orders-dr`"),
+        ("done", {"was_running": False}, None),
+        # Killed, or failed, in the middle of it.
+        ("running", {}, "the flow may have been ended by that drill: `onceover replicate orders-dr`"),
+        ("failed", {}, "the flow may have been ended by that drill: `onceover replicate orders-dr`"),
+    ],
+)
+def test_a_flow_that_was_ended_is_told_too_where_its_drill_was_over_before(
+    state: str, evidence: Mapping[str, Any], text: str | None
+) -> None:
+    """It could not let writers in itself, nor could an abort before this one."""
+    journal, met = Journal(), [Retriable("no broker of east answers")]
+    journal.put("d0", chains.BEGUN, mode="planned")
+    journal.put("d0", chains.STEP, step="stop", state="done", evidence={"was_running": True})
+    journal.put("d0", chains.UNFENCED, kind="acls", marks=[])
+    journal.put("d0", chains.ENDED)
+    journal.put("d1", chains.BEGUN, mode="planned")
+    journal.put("d1", chains.STEP, step="stop", state=state, evidence=evidence)
+    journal.put("d1", chains.ENDED)
+
+    def lift(*_: object) -> Mapping[str, Any]:
+        if met:
+            raise met.pop()
+        return {}
+
+    found = behind(journal, lift)
+    assert bool(found.stopped) == (text is not None)
+    assert ("the flow" in found.describe()) == (text is not None)
+    assert text is None or text in found.describe()
 
 
 def test_what_a_rehearsal_has_left_is_taken_away_on_a_full_disk_too() -> None:

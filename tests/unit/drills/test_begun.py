@@ -105,6 +105,35 @@ def test_who_interrupts_one_that_cannot_take_back_what_it_did_hears_of_it() -> N
     assert [(e.what, e.said.get("result")) for e in chain][-1] == (chains.ENDED, "interrupted")
 
 
+@pytest.mark.parametrize("where", ["report", "append"])
+def test_who_interrupts_one_that_is_over_leaves_none_that_runs(where: str) -> None:
+    """All of it was done: gone on with, its clients would be moved once more."""
+    begun = replace(outcome(), ended_ms=None)
+    chain = written((begun.drill, chains.BEGUN, {"mode": "planned"}))
+    left = [KeyboardInterrupt()]
+
+    def interrupted(at: str, ends: bool) -> None:
+        if at == where and ends and left:
+            raise left.pop()
+
+    def append(drill: str, what: str, said: Mapping[str, Any]) -> None:
+        interrupted("append", what == chains.ENDED)
+        chain.append(chains.next_entry(chain, drill, what, 0, said))
+
+    journal = SimpleNamespace(
+        check_folder=lambda: None,
+        begin=lambda *_: None,
+        heartbeat=lambda _: Opened([]),
+        append=append,
+        read=lambda: chain,
+    )
+    course = (DrillStep("undo", "let writers in again", 10.0, lambda _: {"promoted": True}, ""),)
+    runner = DrillRunner(cast(Any, journal), lambda each: interrupted("report", each.ended_ms is not None))
+    with pytest.raises(KeyboardInterrupt):
+        runner.run(begun, course, list, lambda: None, Caller(lambda _: None), lambda: None)
+    assert (chains.running(chain), chain[-1].said["done"]) == (None, True)
+
+
 def test_one_whose_report_cannot_be_kept_is_not_begun(tmp_path: Path) -> None:
     """2 says that nothing was done: a journal that has begun tells of a drill, and makes a topic for it."""
     (tmp_path / "file").touch()

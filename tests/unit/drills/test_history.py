@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,3 +78,16 @@ def test_writers_whom_a_switchover_that_is_over_keeps_off_are_told(runs: str | N
         assert "`onceover drill abort orders-dr` lets them in again" in str(told.standing.resolve)
     assert told.document()["kept_off"] == ["orders"]
     assert DrillHistory("orders-dr", chain, chain[-1].at_ms).standing is None
+
+
+def test_whoever_lets_writers_in_and_does_not_get_there_hides_nobody_that_is_kept_off() -> None:
+    """Its process is gone, or a cluster is: each of its tries is a drill of its own."""
+    entries: list[Any] = [("d1", chains.BEGUN, {"mode": "planned"}), ("d1", chains.ENDED, {"result": "died"})]
+    entries += [("abort-1", chains.BEGUN, {"mode": chains.ABORT_MODE}), ("abort-1", chains.ENDED, {})]
+    chain = written(*entries, ("abort-2", chains.BEGUN, {"mode": chains.ABORT_MODE}))
+    again = chain[-1].at_ms + 60_000
+    tried = [*chain[:-1], replace(chain[-1], at_ms=again)]
+    assert DrillHistory("orders-dr", chain, chain[-1].at_ms + 5000, {"orders"}).needs == []
+    for known, now_ms in ((chain, again), (tried, again + 1000)):
+        told = DrillHistory("orders-dr", known, now_ms, {"orders"})
+        assert [each.code for each in told.needs] == ["STILL_FENCED"]

@@ -105,6 +105,82 @@ def test_without_the_target_the_fence_of_one_that_was_killed_is_lifted_too(*, is
         assert part in told, part
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        Retriable("no broker of east answers"),
+        NeedsOperator("the switchover's command did not unfence", code=DrillCode.COMMAND_FAILED),
+    ],
+)
+@pytest.mark.parametrize("began", [True, False])
+def test_writers_that_could_not_be_let_in_are_told_whatever_it_was(
+    error: OnceoverError, *, began: bool
+) -> None:
+    """The source is away, or the program for it has failed."""
+    notes = Notes()
+
+    def fails(*_: object) -> Any:
+        raise error
+
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    made = SimpleNamespace(how="DENY WRITE for User:*", make=lambda *_: {})
+    lifted = SimpleNamespace(lift=fails, give_up=fails)
+    parts = SimpleNamespace(flow="orders-dr", fence=made, lifted=lifted, **sides)
+    steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
+    steps._not_promoted = lambda: ["a"]  # pyrefly: ignore[method-assign]
+    if began:
+        steps.fence(Deadline(5.0))
+    with pytest.raises(type(error), match=error.message):
+        steps.undo(Deadline(5.0))
+    found = dict(steps.findings)
+    assert list(found) == (["STILL_FENCED"] if began else [])
+    text = (
+        f"writers of a (1 topics) are kept off east still: {error.message}. `onceover drill abort orders-dr`"
+    )
+    assert not began or text in found["STILL_FENCED"]
+
+
+@pytest.mark.parametrize(
+    ("began", "promoting", "other", "told"),
+    [
+        (True, False, False, "2 ACLs are deleted, though the journal does not know of it any more"),
+        (True, True, False, "let them in by hand"),
+        (True, False, True, "let them in by hand"),
+        (False, False, False, None),
+    ],
+)
+def test_whoever_has_lost_its_journal_lets_in_whom_it_keeps_off(
+    told: str | None, *, began: bool, promoting: bool, other: bool
+) -> None:
+    """Its topic was deleted: no other drill, and no abort, will ever know of this fence."""
+    notes = Notes()
+
+    def unknown() -> None:
+        raise NeedsOperator("the journal knows nothing of drill d2", code=DrillCode.JOURNAL_DAMAGED)
+
+    def nothing(*_: object) -> Any:
+        return {}
+
+    sides = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
+    made = SimpleNamespace(how="DENY WRITE for User:*", make=nothing)
+    lifted = SimpleNamespace(lift=nothing, give_up=lambda *_: "2 ACLs are deleted")
+    parts = SimpleNamespace(flow="orders-dr", fence=made, lifted=lifted, **sides)
+    steps = Steps(cast(Any, parts), "d2", "d2", {"a": enrolment("a")}, True, notes, cast(Any, None))
+    steps._not_promoted = lambda: ["a"]  # pyrefly: ignore[method-assign]
+    if began:
+        steps.fence(Deadline(5.0))
+    steps._began_promoting = promoting
+    if other:
+        notes.write(chains.BEGUN, {"mode": "planned"})
+    notes.check = unknown  # pyrefly: ignore[method-assign]
+    with pytest.raises(NeedsOperator, match="knows nothing of drill d2"):
+        steps.undo(Deadline(5.0))
+    assert [(code, told in text) for code, text in steps.findings if told] == (
+        [] if told is None else [("STILL_FENCED", True)]
+    )
+    assert bool(steps.findings) == began
+
+
 @pytest.mark.parametrize("began", [True, False])
 def test_who_is_cut_off_from_the_target_names_a_fence_that_it_may_have_made(*, began: bool) -> None:
     """And none where it has not come to that."""

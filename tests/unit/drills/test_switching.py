@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -36,6 +39,7 @@ from onceover.drills.switching.words import check_waits
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
+from onceover.process.children import ChildProcess
 from onceover.state.records.enrolment import Enrolment, LeftAt, PlacedProgress
 from onceover.wiring.failovers.switchovers import SwitchoverOptions, switchover
 from tests.support.flows.flows import write_flow
@@ -533,6 +537,45 @@ def test_a_command_lets_writers_in_though_the_disk_takes_nothing(tmp_path: Path)
     printed = Path(str(caught.value.resolve).rsplit(" ", 1)[1])
     assert printed.read_text() == "no\n"
     shutil.rmtree(printed.parent)
+
+
+def test_a_command_can_print_though_the_disk_is_full_by_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was room in *fence*: the file of topics is there, and takes its own text once more."""
+    made = command(tmp_path, 'set -e; echo said; dirname "$ONCEOVER_TOPICS" >> told.txt')
+    made.run("fence", ["a"], Deadline(30.0))
+
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    made.run("unfence", ["a"], Deadline(30.0))
+    before, behind = (tmp_path / "told.txt").read_text().splitlines()
+    assert (before, Path(behind).parent == Path(before).parent) == (str(tmp_path / "drill"), False)
+    assert not Path(behind).exists()
+
+
+def test_a_command_ends_though_somebody_interrupts_its_end_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep writers off behind the one that lets them in."""
+    left, real = [KeyboardInterrupt()] * 2, ChildProcess.kill
+
+    def interrupted(child: ChildProcess) -> None:
+        if left:
+            raise left.pop()
+        real(child)
+
+    def waiting(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ChildProcess, "kill", interrupted)
+    monkeypatch.setattr(ChildProcess, "wait", waiting)
+    with pytest.raises(KeyboardInterrupt):
+        command(tmp_path, "sleep 1; touch fenced").run("fence", ["a"], Deadline(30.0))
+    time.sleep(1.5)
+    assert not (tmp_path / "fenced").exists()
 
 
 def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:

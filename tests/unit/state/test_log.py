@@ -89,7 +89,7 @@ class FakeFetcher:
         if self.closed:
             raise ConnectionLost("used after it was closed")
         found = self.cluster.answers.pop(0) if self.cluster.answers else answer()
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             raise found
         return [(TP, found)]
 
@@ -133,6 +133,17 @@ def test_catch_up_goes_on_where_it_was() -> None:
     target.high_watermark = 2
     assert reader.catch_up() == {"a": 1, "b": 2}
     assert target.fetched_from == [0, 1]
+
+
+def test_whoever_was_interrupted_reads_on_by_another_connection() -> None:
+    """What takes a drill back reads the journal that it was interrupted in."""
+    interrupted: Any = KeyboardInterrupt()
+    target = FakeTarget([interrupted, answer([state(0, a=1)])], high_watermark=1, lso=1)
+    reader = log_of(target)
+    with pytest.raises(KeyboardInterrupt):
+        reader.catch_up()
+    assert reader.catch_up() == {"a": 1}
+    assert [each.closed for each in target.fetchers] == [True, False]
 
 
 def test_catch_up_gives_up_when_a_transaction_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,13 @@ _WRITE: Final = "WRITE"
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _LOOK_S: Final = 0.2
 _LISTED: Final = "topics.txt"
+# More than a program prints that lets writers in; one that cannot print may fail.
+_ROOM_BYTES: Final = 64 << 10
 # A folder of our own is made there, which nobody else may read.
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _GIVE_UP_S: Final = 60.0
+# Of those who press Ctrl-C again while a program is ended.
+_INTERRUPTS: Final = 5
 ACLS: Final = "acls"
 COMMAND: Final = "command"
 PERSON: Final = "person"
@@ -234,8 +238,14 @@ class UserCommand:
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         env = {**kept, **self.facts, "ONCEOVER_TOPICS": str(listed)}
         try:
+            # What it has begun to do may not be done behind whoever takes it back once we were killed.
             child = ChildProcess.start(
-                [*self.argv, word], name=f"switchover {word}", log_path=printed, env=env, cwd=self.cwd
+                [*self.argv, word],
+                name=f"switchover {word}",
+                log_path=printed,
+                env=env,
+                cwd=self.cwd,
+                with_family=True,
             )
         except OSError as error:
             raise self._failed(word, printed, f"{error.strerror}") from error
@@ -244,7 +254,7 @@ class UserCommand:
         except Retriable as error:
             raise self._failed(word, printed, "it has not ended in time, and was killed") from error
         finally:
-            child.kill()
+            _end(child)
         if code != 0:
             raise self._failed(word, printed, f"exit code {code}")
         if listed.parent != folder:
@@ -262,8 +272,22 @@ class UserCommand:
         )
 
 
+def _end(child: ChildProcess) -> None:
+    """Kill a program, also where we are interrupted once more: it would go on beside what takes it back."""
+    interrupted: KeyboardInterrupt | None = None
+    for _ in range(_INTERRUPTS):
+        try:
+            child.kill()
+            break
+        except KeyboardInterrupt as error:
+            interrupted = interrupted or error
+    if interrupted is not None:
+        raise interrupted
+
+
 def _listed(folder: Path, topics: Collection[str]) -> Path:
-    """Return the file of topics: in memory where the disk takes nothing, as writers wait for the program.
+    """Return the file of topics, beside which the program prints: in memory where the disk is full, as
+    writers wait for the program.
 
     Raises:
         OSError: it cannot be written there either.
@@ -271,12 +295,15 @@ def _listed(folder: Path, topics: Collection[str]) -> Path:
     text = "".join(f"{topic}\n" for topic in sorted(topics))
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # A file that is there already takes its old text's room on a full disk, and nothing else does.
+        with tempfile.TemporaryFile(dir=folder) as room:
+            room.write(bytes(_ROOM_BYTES))
         return _with_text(folder / _LISTED, text)
     except OSError as error:
         memory = _MEMORY if _MEMORY.is_dir() else None
-        room = Path(tempfile.mkdtemp(prefix="onceover-switchover-", dir=memory))
-        log.warning("%s takes nothing (%s): the program's files are in %s", folder, error.strerror, room)
-        return _with_text(room / _LISTED, text)
+        there = Path(tempfile.mkdtemp(prefix="onceover-switchover-", dir=memory))
+        log.warning("%s takes nothing (%s): the program's files are in %s", folder, error.strerror, there)
+        return _with_text(there / _LISTED, text)
 
 
 def _with_text(path: Path, text: str) -> Path:

@@ -25,7 +25,7 @@ from onceover.drills.switching.common import TOLD, SwitchSteps
 from onceover.drills.switching.fences import START_AGAIN, Mark, shut
 from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.watch import BehindCut, Ends, SourceWatch, written_behind
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.exitstatus import TEMPORARY, severity
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import PASSING
@@ -364,18 +364,21 @@ class PlannedSteps(SwitchSteps):
         self.close()
         try:
             topics = self._not_promoted()
+            if topics:
+                # A journal that knows nothing of us knows of no fence either.
+                self.notes.check()
             evidence = self.parts.lifted.lift(self.notes, topics, deadline) if topics else {}
+        except Fenced:
+            # They are somebody else's by now.
+            raise
         except Retriable as error:
-            if self._began_promoting:
-                raise
-            if not self.notes.holds():
-                # Somebody else may go on with this very fence by now, and promote behind it.
-                self._name_standing()
-                raise
-            # The target is away, and nobody can have promoted anything: the source's writers need not wait.
-            done = self.parts.lifted.give_up(self.parts.fence, self._inherited)
-            text = f"{done}, though the target is away ({error.message})"
-            self.findings.append((DrillCode.STILL_FENCED, text))
+            self._lift_untold(error)
+            raise
+        except OnceoverError as error:
+            if error.code == DrillCode.JOURNAL_DAMAGED:
+                self._lift_unknown(error)
+            else:
+                self._name_kept_off(error)
             raise
         if not topics:
             return {"promoted": True}
@@ -384,6 +387,56 @@ class PlannedSteps(SwitchSteps):
             text = f"nobody but a person lets the producers of {waiting} topics in again: start them"
             self.findings.append((DrillCode.STILL_FENCED, text))
         return {"promoted": False, **evidence}
+
+    def _lift_untold(self, error: Retriable) -> None:
+        """Let writers in though a cluster is away, as long as nobody can have promoted anything."""
+        if self._began_promoting:
+            return
+        if not self.notes.holds():
+            # Somebody else may go on with this very fence by now, and promote behind it.
+            self._name_standing()
+            return
+        # Where it is the target, the writers of the source need not wait; the source may be back by now.
+        try:
+            done = self.parts.lifted.give_up(self.parts.fence, self._inherited)
+        except OnceoverError as met:
+            self._name_kept_off(met)
+            return
+        text = f"{done}, though a cluster is away ({error.message})"
+        self.findings.append((DrillCode.STILL_FENCED, text))
+
+    def _name_kept_off(self, error: OnceoverError) -> None:
+        """Say that writers are kept off still, and how they are let in."""
+        if not self._began_fencing and not self._inherited:
+            return
+        text = (
+            f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) are kept off "
+            f"{self.parts.source.alias} still: {error.message}. "
+            f"{commands.command('drill', 'abort', self.parts.flow)} lets them in"
+        )
+        self.findings.append((DrillCode.STILL_FENCED, text))
+
+    def _lift_unknown(self, error: OnceoverError) -> None:
+        """Let in whom we keep off though the journal cannot tell of it: nobody else will ever know."""
+        if not self._began_fencing and not self._inherited:
+            return
+        if self._began_promoting or self._is_anothers():
+            text = (
+                f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) may be kept off "
+                f"{self.parts.source.alias} ({self.parts.fence.how}), and the journal does not know of it: "
+                "let them in by hand"
+            )
+        else:
+            done = self.parts.lifted.give_up(self.parts.fence, self._inherited)
+            text = f"{done}, though the journal does not know of it any more ({error.message})"
+        self.findings.append((DrillCode.STILL_FENCED, text))
+
+    def _is_anothers(self) -> bool:
+        """Tell whether another one runs by a journal that was made anew; nobody can by a damaged one."""
+        try:
+            return chains.running(self.notes.read()) is not None
+        except NeedsOperator:
+            return False
 
     def _name_standing(self) -> None:
         """Say that writers may be kept off still, and how they are let in where the target is gone."""

@@ -4,7 +4,8 @@ Requests and answers go through the library's codec (``kafka.protocol``), Fetch 
 ``wire.hotpath``. Blocking sockets with ``recv_into`` and ``sendmsg`` move 2 to 3 times as many bytes
 per CPU second as the library's own event loop (docs/facts.md).
 
-A connection that failed is closed and never used again: what was in flight has an unknown outcome.
+A connection that failed, or on which somebody was interrupted, is closed and never used again: what was in
+flight has an unknown outcome, and its answer would be read as the next one's.
 
 Invariant: every answer begins, or its connection is given up, by a time that is fixed when its request is
 sent, or the answer before it is there, and ends by one that its length fixes: what trickles does not go on
@@ -294,6 +295,10 @@ class Connection:
                 self._send_plain(buffers, by_s)
         except OSError as error:
             raise self._lost(error, began_s) from error
+        except BaseException:
+            # Of what was sent a part is there, or none.
+            self.close()
+            raise
         patience_s = (
             self._timeout_s if self._answered else min(self._part_s(_FIRST_ANSWER_S), self._timeout_s)
         )
@@ -308,6 +313,16 @@ class Connection:
             ConnectionLost: hung up, did not answer in time, answered out of order, or something that is no
                 answer.
         """
+        try:
+            return self._received()
+        except OnceoverError:
+            raise
+        except BaseException:
+            # Of the answer a part was read, or none.
+            self.close()
+            raise
+
+    def _received(self) -> Any:
         asked = self._pending[0]
         frame = self._read_frame(asked)
         seen = _CORRELATION.unpack_from(frame)[0]
@@ -360,8 +375,15 @@ class Connection:
         Raises:
             ConnectionLost: as ``receive``; also for an answer that ``read`` does not understand.
         """
-        self.send(request, response_type, read)
-        answer: T = self.receive()
+        self._check_idle()
+        try:
+            self.send(request, response_type, read)
+            answer: T = self.receive()
+        except OnceoverError:
+            raise
+        except BaseException:
+            self.close()
+            raise
         return answer
 
     def ask(self, request: Any, decoder: Callable[[memoryview], T]) -> T:
@@ -370,9 +392,21 @@ class Connection:
         Raises:
             ConnectionLost: as ``call``.
         """
-        self._send_request(request, decoder)
-        answer: T = self.receive()
+        self._check_idle()
+        try:
+            self._send_request(request, decoder)
+            answer: T = self.receive()
+        except OnceoverError:
+            raise
+        except BaseException:
+            self.close()
+            raise
         return answer
+
+    def _check_idle(self) -> None:
+        if self._pending:
+            # Whoever has asked was kept from reading it.
+            raise self._unintelligible("an answer is owed that nobody waits for any more")
 
     def readable(self, timeout_s: float) -> bool:
         """Wait until an answer begins to arrive, at most ``timeout_s``."""

@@ -28,6 +28,7 @@ from onceover.groups.apply import AppliedGroups
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import LiveCluster
+from onceover.state import names
 from onceover.wiring.failovers import drills, switchovers
 from onceover.wiring.groups import GroupRequest
 from tests.support.brokers.guarded import Pair
@@ -608,3 +609,24 @@ def test_a_switchover_works_with_the_rights_of_its_rows(
             code, told = ran(replica, capsys)
         assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
         assert offset_of(target.admin_client, f"{replica.name}-billing", topic) == 3
+
+
+def test_whoever_has_its_journal_deleted_lets_in_whom_it_keeps_off(
+    replica: Switched, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """No abort will ever know of that fence; the next switchover begins a new journal, and passes."""
+    copied(replica)
+    before, let_go = acls_of(replica), tmp_path / "let-go"
+    options = {"mode": "planned", "step": "settle", "when": "before", "hold": str(let_go)}
+    with rehearsing(replica, tmp_path / "drill.log", **options) as child:
+        wait_until(lambda: "see that nobody writes" in child.tail(), TIMEOUT_S, "writers are kept off")
+        delete_topics(replica.target_client, [names.drills_topic(replica.name)])
+        let_go.touch()
+        assert child.wait(TIMEOUT_S) == PERSON, child.tail()
+    assert acls_of(replica) == before
+    (report,) = (tmp_path / "var").rglob("report.json")
+    told = json.loads(report.read_text())
+    assert [step_of(told, name)["error"]["code"] for name in ("settle", "undo")] == ["JOURNAL_DAMAGED"] * 2
+    assert [found["code"] for found in told["findings"]] == ["STILL_FENCED"], told["findings"]
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)

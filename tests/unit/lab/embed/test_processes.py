@@ -126,6 +126,50 @@ def test_kill_takes_grandchildren_too(start: Starter) -> None:
     assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
 
 
+# Starts a shell that starts a program, as a user's script does, and goes on.
+STARTER = (
+    "import sys, threading\n"
+    "from pathlib import Path\n"
+    "from onceover.process.children import ChildProcess\n"
+    "argv, log = ['sh', '-c', 'sleep 300 & echo $!; wait'], Path(sys.argv[1])\n"
+    "ChildProcess.start(argv, name='trial', log_path=log, with_family=True)\n"
+    "threading.Event().wait()\n"
+)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+def test_what_a_script_has_started_ends_with_us_too(start: Starter, tmp_path: Path) -> None:
+    """Killed, we cannot end it; what it is about to do would be done behind whoever takes it back."""
+    path = tmp_path / "script.log"
+    child = start(STARTER, str(path))
+    wait_until(lambda: tail(path) != "", TIMEOUT_S, "the script has started its program")
+    program = psutil.Process(int(tail(path)))
+    child.send_signal(signal.SIGKILL)
+
+    def gone() -> bool:
+        return not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
+
+    wait_until(gone, TIMEOUT_S, "the program is gone")
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 3", 3), ("kill -9 $$", -9), ("kill -15 $$", -15), ("true", 0)]
+)
+def test_a_program_that_ends_with_all_it_has_started_ends_as_itself(
+    tmp_path: Path, script: str, code: int
+) -> None:
+    argv = ["sh", "-c", script]
+    child = ChildProcess.start(argv, name="trial", log_path=tmp_path / "log", with_family=True)
+    assert child.wait(TIMEOUT_S) == code
+
+
+def test_a_program_that_ends_with_all_it_has_started_heeds_sigterm(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", HEEDING]
+    child = ChildProcess.start(argv, name="trial", log_path=tmp_path / "log", with_family=True)
+    printed(child)
+    assert child.stop(TIMEOUT_S) == 7
+
+
 # Says that it puts things away when its parent is gone, and says when it has done so.
 TIDY = (
     "import os, threading\n"
