@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,7 +30,8 @@ _LOOK_S: Final = 1.0
 _REMOVE_S: Final = 90.0
 # Nobody sits at it where what died is looked after; a cluster is back by then, and a rehearsal over.
 _PATIENCE_S: Final = 1800.0
-_AGAIN_S: Final = 10.0
+# Each try has entries in the journal, and may run a person's program.
+_AGAIN_S: Final = (10.0, 20.0, 40.0, 80.0, 120.0)
 # Another one's drill ends; and a program that lets writers in may need the very cluster that is away.
 _PASSING: Final = (DrillCode.DRILL_RUNS, DrillCode.COMMAND_FAILED)
 # The step of a switchover that ends its flow.
@@ -149,13 +151,13 @@ def abort(
         NeedsOperator: PAST_RETURN, what runs or ran last is a switchover that has promoted topics.
         Retriable: it does not end in time, or a cluster is away.
     """
-    deadline = Deadline(_PATIENCE_S)
+    deadline, pauses_s = Deadline(_PATIENCE_S), itertools.chain(_AGAIN_S, itertools.repeat(_AGAIN_S[-1]))
     while True:
         try:
             return _aborted(journal, removal, fence, flow, pause, if_dead=if_dead)
         except OnceoverError as error:
             passes = isinstance(error, Retriable) or error.code in _PASSING
-            if not (if_dead and passes) or deadline.passed or pause(_AGAIN_S):
+            if not (if_dead and passes) or deadline.passed or pause(next(pauses_s)):
                 raise
             log.warning("%s; tried again", error)
 
