@@ -189,7 +189,8 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
     """
     state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
     stops = stops_of(state)
-    wanted = tuple(sources) or tuple(sorted(stops))
+    # Of all of them, those that nobody can read are refused, too: who asks for all means these as well.
+    wanted = tuple(sources) or tuple(sorted(stops.keys() | _unreadable(state)))
     asked = _asked(state)
     changes, again, refused = [], {}, []
     standing: dict[str, ObjectState] = {}
@@ -211,6 +212,18 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
         again=again,
         standing=standing,
     )
+
+
+def _unreadable(state: FlowState) -> set[TopicPartition]:
+    """Return the partitions, of topics that are in the filter, that are stopped and nobody can read why."""
+    stopped = stopped_in(state.others)
+    active = [enrolment for enrolment in state.enrolled.values() if enrolment.active]
+    return {
+        tp
+        for enrolment in active
+        for tp in enrolment.sources()
+        if (there := enrolment.target_of(tp)) in stopped and readable_stop(state.others, there) is None
+    }
 
 
 def _asked(state: FlowState) -> str:

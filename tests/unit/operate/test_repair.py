@@ -141,7 +141,10 @@ def test_a_stop_that_nobody_can_read_closes_no_way_out_of_others(monkeypatch: py
     east, west = clusters(monkeypatch, with_other(*GARBAGE))
     making = TopicMaking(Rules((".*",), (), NamingPolicy(IDENTITY, "east", "west")))
     assert repair.plan_resume(FLOW, west, [TP]).again == {TP: STOP}
-    assert repair.plan_resume(FLOW, west).again == {TP: STOP}
+    whole = repair.plan_resume(FLOW, west)
+    assert whole.again == {TP: STOP}
+    # Who asks for all means that one, too.
+    assert [(each.object, each.code) for each in whole.refused] == [("other:0", "STATE_UNREADABLE")]
     for plan in (repair.plan_skip(FLOW, east, west, TP, 9), plan_reseed(FLOW, east, west, TP, making)):
         assert (plan.refused, plan.standing[str(TP)].state) == (
             (),
