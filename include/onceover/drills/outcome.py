@@ -138,9 +138,12 @@ class DrillOutcome(ABC):
     def exit_code(self) -> int:
         """0 for PASS; of a failed step its error's; 3 where only the objective was missed.
 
-        Never 2: something was done.
+        3 also where its journal was deleted under it: another try is no answer to that. Never 2: something
+        was done.
         """
         errors = [result.error for result in self.results if result.error is not None]
+        if any(error.code == DrillCode.JOURNAL_DAMAGED for error in errors):
+            return NeedsOperator.exit_code
         if errors:
             return max(errors[0].exit_code, NeedsOperator.exit_code)
         return 0 if self.verdict == DrillResult.PASS else NeedsOperator.exit_code

@@ -168,7 +168,8 @@ def test_a_journal_made_anew_meanwhile_is_not_gone_on_with(
         code, told = ran(replica, capsys)
         assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
         hold.touch()
-        assert child.wait(TIMEOUT_S) == FENCED, child.tail()
+        assert child.wait(TIMEOUT_S) == PERSON, child.tail()
+        assert "JOURNAL_DAMAGED" in child.tail()
     assert both_sides(replica) == before
     assert [each["result"] for each in drill(replica, capsys, "status")[1]["drills"]] == ["PASS"]
 

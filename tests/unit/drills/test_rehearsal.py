@@ -13,6 +13,7 @@ import pytest
 
 from onceover.backoff import Deadline
 from onceover.drills.about import DrillAbout, trend
+from onceover.drills.codes import DrillCode
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.looks.rpo import Objectives
 from onceover.drills.page import drill_page
@@ -178,6 +179,9 @@ def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: in
     failed = outcome(failed="verify")
     failed.results[STEP_NAMES.index("verify")].error = error
     assert failed.exit_code == code
+    # Whatever it had met before: who deletes its journal would meet the next try, too.
+    failed.results[-1].error = NeedsOperator("unknown", code=DrillCode.JOURNAL_DAMAGED)
+    assert failed.exit_code == 3
 
 
 def test_a_drill_of_any_number_of_topics_begins() -> None:
