@@ -375,15 +375,7 @@ class Connection:
         Raises:
             ConnectionLost: as ``receive``; also for an answer that ``read`` does not understand.
         """
-        self._check_idle()
-        try:
-            self.send(request, response_type, read)
-            answer: T = self.receive()
-        except OnceoverError:
-            raise
-        except BaseException:
-            self.close()
-            raise
+        answer: T = self._answer_to(lambda: self.send(request, response_type, read))
         return answer
 
     def ask(self, request: Any, decoder: Callable[[memoryview], T]) -> T:
@@ -392,21 +384,22 @@ class Connection:
         Raises:
             ConnectionLost: as ``call``.
         """
-        self._check_idle()
-        try:
-            self._send_request(request, decoder)
-            answer: T = self.receive()
-        except OnceoverError:
-            raise
-        except BaseException:
-            self.close()
-            raise
+        answer: T = self._answer_to(lambda: self._send_request(request, decoder))
         return answer
 
-    def _check_idle(self) -> None:
+    def _answer_to(self, send: Callable[[], None]) -> Any:
         if self._pending:
             # Whoever has asked was kept from reading it.
             raise self._unintelligible("an answer is owed that nobody waits for any more")
+        try:
+            send()
+            return self.receive()
+        except OnceoverError:
+            raise
+        except BaseException:
+            # Between both: the answer would be read as the next one's.
+            self.close()
+            raise
 
     def readable(self, timeout_s: float) -> bool:
         """Wait until an answer begins to arrive, at most ``timeout_s``."""
