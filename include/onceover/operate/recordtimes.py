@@ -80,7 +80,8 @@ def last_commit_ms(target: Cluster, flow: str) -> int | None:
     while intervals and not deadline.passed:
         for part in _reader(target, topics, intervals, deadline, compacted=True).parts():
             found.take(part)
-        rest = {tp: each.start for tp, each in intervals.items() if tp not in found.of_lanes and each.start}
+        told = found.of_lanes
+        rest = {tp: each.start for tp, each in intervals.items() if tp not in told and each.start}
         starts = target.list_offsets(list(rest), calls.EARLIEST) if rest else {}
         size *= _FURTHER
         intervals = {
@@ -95,26 +96,34 @@ class _Commits:
     """The commits that map partitions tell of: what lanes have written, apart from what upkeep has."""
 
     def __init__(self) -> None:
-        self.of_lanes: dict[TopicPartition, int] = {}
-        self._merged_ms: list[int] = []
+        # Partition, producer and time of each batch.
+        self._batches: list[tuple[TopicPartition, int, int]] = []
         self._upkeep: set[int] = set()
 
     def take(self, part: IntervalPart) -> None:
         """Take in what was read, in its order or from further before."""
-        batches = [(each.header, each.batch) for each in part.batches if each.batch is not None]
-        # Only upkeep takes records away: what it has merged comes just before that.
-        self._upkeep |= {header.producer_id for header, batch in batches if _takes_away(header, batch)}
-        for header, _ in batches:
-            if header.producer_id in self._upkeep:
-                self._merged_ms.append(header.max_timestamp)
-            else:
-                before_ms = self.of_lanes.get(part.tp, header.max_timestamp)
-                self.of_lanes[part.tp] = max(before_ms, header.max_timestamp)
+        for header, batch in ((each.header, each.batch) for each in part.batches):
+            if batch is None:
+                continue
+            self._batches.append((part.tp, header.producer_id, header.max_timestamp))
+            # Only upkeep takes records away: what it has merged comes before that, perhaps in another answer.
+            if header.producer_id not in self._upkeep and _takes_away(header, batch):
+                self._upkeep.add(header.producer_id)
+
+    @property
+    def of_lanes(self) -> dict[TopicPartition, int]:
+        """The newest commit of each partition that a lane has written."""
+        found: dict[TopicPartition, int] = {}
+        for tp, producer_id, at_ms in self._batches:
+            if producer_id not in self._upkeep:
+                found[tp] = max(at_ms, found.get(tp, at_ms))
+        return found
 
     @property
     def newest_ms(self) -> int | None:
         """The newest one; of those that were merged only where there is no other."""
-        return max(self.of_lanes.values() or self._merged_ms, default=None)
+        merged = (at_ms for _, producer_id, at_ms in self._batches if producer_id in self._upkeep)
+        return max(self.of_lanes.values() or merged, default=None)
 
 
 def _takes_away(header: BatchHeader, batch: Buffer) -> bool:
