@@ -330,7 +330,15 @@ def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
     Raises:
         UsageError: the flow was never started, or does not copy it.
     """
-    state = flow_state(flow, target)
+    return situation_of(flow, target, flow_state(flow, target), tp)
+
+
+def situation_of(flow: str, target: Cluster, state: FlowState, tp: TopicPartition) -> Situation:
+    """Return how a source partition stands, of a flow whose state was read.
+
+    Raises:
+        UsageError: the flow does not copy it.
+    """
     enrolment = enrolment_of(flow, state, tp)
     counterpart = enrolment.target_of(tp)
     committed = committed_of(target, flow, [counterpart]).get(counterpart)

@@ -25,8 +25,8 @@ from onceover.operate.repair import (
     ends_of,
     flow_state,
     log_of,
-    read_situation,
     refusing,
+    situation_of,
     standing_of,
     stops_of,
     taken_back,
@@ -79,7 +79,7 @@ def plan_reseed(
     check_clusters(state.layout, source.retry(source.cluster_id), target.cluster_id())
     if (before := _taken_from(state, tp)) is not None:
         return _taken_out(flow, tp, before)
-    situation = read_situation(flow, target, tp)
+    situation = situation_of(flow, target, state, tp)
     old = situation.enrolment
     here = topic_of(source, tp.topic)
     if here is None:

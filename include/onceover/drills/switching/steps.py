@@ -407,10 +407,10 @@ class PlannedSteps(SwitchSteps):
 
     def _name_kept_off(self, error: OnceoverError) -> None:
         """Say that writers are kept off still, and how they are let in."""
-        if not self._began_fencing and not self._inherited:
+        if not self._keeps_off:
             return
         text = (
-            f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) are kept off "
+            f"{self._writers} are kept off "
             f"{self.parts.source.alias} still: {error.message}. "
             f"{commands.command('drill', 'abort', self.parts.flow)} lets them in"
         )
@@ -418,11 +418,11 @@ class PlannedSteps(SwitchSteps):
 
     def _lift_unknown(self, error: OnceoverError) -> None:
         """Let in whom we keep off though the journal cannot tell of it: nobody else will ever know."""
-        if not self._began_fencing and not self._inherited:
+        if not self._keeps_off:
             return
         if self._began_promoting or self._is_anothers():
             text = (
-                f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) may be kept off "
+                f"{self._writers} may be kept off "
                 f"{self.parts.source.alias} ({self.parts.fence.how}), and the journal does not know of it: "
                 "let them in by hand"
             )
@@ -440,11 +440,11 @@ class PlannedSteps(SwitchSteps):
 
     def _name_standing(self) -> None:
         """Say that writers may be kept off still, and how they are let in where the target is gone."""
-        if not self._began_fencing and not self._inherited:
+        if not self._keeps_off:
             return
         source, target = self.parts.source.alias, self.parts.target.alias
         text = (
-            f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics) may be kept off "
+            f"{self._writers} may be kept off "
             f"{source} ({self.parts.fence.how}): {target} does not tell whether another run has taken this "
             f"one over. {commands.command('drill', 'abort', self.parts.flow)} lets them in once it answers; "
             "where it is gone for good, do so by hand"
@@ -452,6 +452,15 @@ class PlannedSteps(SwitchSteps):
         self.findings.append((DrillCode.STILL_FENCED, text))
 
     # ---- what they share
+
+    @property
+    def _keeps_off(self) -> bool:
+        """Whether writers may be kept off by this drill, or by the one whose fence it has taken over."""
+        return self._began_fencing or bool(self._inherited)
+
+    @property
+    def _writers(self) -> str:
+        return f"writers of {', '.join(self._topics[:_NAMED])} ({len(self._topics)} topics)"
 
     @property
     def _watch(self) -> SourceWatch:
