@@ -58,6 +58,7 @@ from onceover.positions.translate import Translator
 from onceover.release import NOT_INSTALLED, own_version
 from onceover.state import names
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.own import StateSettings
 from onceover.topics.scope import Rules, in_scope
@@ -253,8 +254,12 @@ def drill_history(
 def _kept_off(flow: Flow, target: Cluster, chain: Sequence[JournalEntry]) -> set[str]:
     if not chains.fenced_topics(chain):
         return set()
-    enrolled = target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values()
-    return left_behind(chain, list(enrolled), leads_back=flow.switchover.reverse is not None)
+    return left_behind(chain, enrolled_of(flow, target), leads_back=flow.switchover.reverse is not None)
+
+
+def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:
+    """Return the topics that a flow has taken in, with what became of them."""
+    return list(target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values())
 
 
 def keep_report(home: Path, outcome: DrillOutcome) -> None:

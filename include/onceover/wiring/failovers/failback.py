@@ -12,9 +12,9 @@ from onceover.drills.switching.failback import LedBack, check_all_led_back, copi
 from onceover.drills.switching.switchover import unfinished_of
 from onceover.planning.operation import wait
 from onceover.seeding.apply import Seeder
-from onceover.wiring.failovers.drills import both, drill_journal
+from onceover.wiring.failovers.drills import both, drill_journal, enrolled_of
 from onceover.wiring.failovers.seeding import seeder
-from onceover.wiring.failovers.switchovers import behind, between_of, enrolled_of, led_back, reverse_flow
+from onceover.wiring.failovers.switchovers import behind, between_of, led_back, reverse_flow
 from onceover.wiring.flows import opened
 
 

@@ -47,8 +47,7 @@ from onceover.planning.operation import Pause
 from onceover.seeding.plan import Choice
 from onceover.state import names
 from onceover.state.fencing import fence
-from onceover.state.read import read_flow_state, read_layout
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.read import read_layout
 from onceover.state.records.layout import Layout
 from onceover.topics.scope import explain, in_scope
 from onceover.wiring.audit import AuditRequest, keep_verified, prepare, record_bytes
@@ -58,6 +57,7 @@ from onceover.wiring.failovers.drills import (
     drill_journal,
     drills_dir,
     dry_run,
+    enrolled_of,
     keep_report,
     objectives_of,
 )
@@ -193,11 +193,6 @@ def abort_drill(flow: Flow, pause: Pause, *, if_dead: bool = False) -> Aborted:
         left_fence = LeftFence(left, promoted, partial(fence, target, names.leader_id(flow.flow)), lift)
         removal = Removal(flow.flow, source, target)
         return abort(journal, removal, left_fence, flow.flow, pause, if_dead=if_dead)
-
-
-def enrolled_of(flow: Flow, target: Cluster) -> list[Enrolment]:
-    """Return the topics that a flow has taken in, with what became of them."""
-    return list(target.retry(lambda: read_flow_state(target, flow.flow)).enrolled.values())
 
 
 def _parts(
