@@ -482,8 +482,10 @@ def _progress(
     for source in enrolment.sources():
         position = plan.positions.get(source)
         if position is not None:
-            at, end = position.offset, position.target_end
-            yield enrolment.target_of(source), first_progress(enrolment, at, layout.generation, end)
+            progress = first_progress(
+                enrolment, position.offset, layout.generation, position.target_end, position.last
+            )
+            yield enrolment.target_of(source), progress
 
 
 def _written(topic: SeatedTopic, plan: SeedPlan) -> list[TopicPartition]:

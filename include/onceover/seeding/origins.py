@@ -24,10 +24,11 @@ from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
-from onceover.state.records.progress import beside, copied_between
+from onceover.state.records.progress import UNREAD, beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.stops.judge import Evidence
 from onceover.stops.record import Stop, readable_stop
+from onceover.wire.progress import CopiedLast
 
 # Where lanes have stopped a partition, its progress is not where its copy ends, or not in this log.
 _MISPLACED: Final = frozenset(
@@ -263,8 +264,9 @@ class FlowOrigin(Passive):
                 asked[tp] = evidence_of(self.name, tp, enrolled[tp], at.offset, at, wanted[tp], None)
         refused |= self._parted(place.source, asked, {info.name: info for info in wanted.values()})
         reason = f"copied by flow {self.name} to {self.target.alias}"
+        taken = {tp: (known[tp].offset, _last(e)) for tp, e in asked.items() if tp not in refused}
         return SeedOffsets(
-            {tp: SeedOffset(at.offset, reason) for tp, at in known.items() if tp not in refused}, refused
+            {tp: SeedOffset(offset, reason, last=last) for tp, (offset, last) in taken.items()}, refused
         )
 
     def _not_believed(
@@ -323,3 +325,8 @@ class FlowOrigin(Passive):
                 seen=f"source cluster {state.layout.source_cluster_id}",
                 resolve="name a flow with the same source",
             )
+
+
+def _last(copied: Evidence) -> CopiedLast:
+    """Return what was copied last: the source may part from it before the first lane has read anything."""
+    return UNREAD if copied.meta is None else CopiedLast(copied.meta.leader_epoch, copied.last_copied)

@@ -23,9 +23,11 @@ from onceover.planning.plan import Change, Refusal, exit_of, restart
 from onceover.seeding.codes import SeedingCode
 from onceover.shown import lined
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import UNREAD
 from onceover.stops.codes import StopCode
 from onceover.topics.plan import TopicPlan
 from onceover.topics.refusals import NOT_OURS
+from onceover.wire.progress import CopiedLast
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -95,6 +97,7 @@ class SeedOffset:
         named: somebody has written down this very number, which nothing moves while it is thought over.
         otherwise: what the operator can do where it cannot be written; None for what the options of ``seed``
             do about it.
+        last: what was copied last before it from this very source, where the origin has that, too.
     """
 
     offset: int
@@ -104,6 +107,7 @@ class SeedOffset:
     target_end: int | None = None
     named: bool = False
     otherwise: str | None = None
+    last: CopiedLast = UNREAD
 
 
 @dataclass(frozen=True)
@@ -131,11 +135,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class SeededPosition:
-    """Progress to write: next source offset, and the end of the target's log beside it."""
+    """Progress to write: next source offset, the end of the target's log, and what was read last before."""
 
     seat: Seat
     offset: int
     target_end: int
+    last: CopiedLast = UNREAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,7 +281,7 @@ class _Planning:
             elif answer is not None:
                 seed, change = answer
                 end = seat.target_end if seed.target_end is None else seed.target_end
-                found[seat.source] = SeededPosition(seat, seed.offset, end)
+                found[seat.source] = SeededPosition(seat, seed.offset, end, seed.last)
                 changes.append(change)
         self.refused += refused
         if found and not halved:

@@ -36,6 +36,16 @@ class CopiedBatch(NamedTuple):
     crc: int
 
 
+class CopiedLast(NamedTuple):
+    """What was copied last before a position: by it a lane tells whether the source still is that log.
+
+    ``leader_epoch`` as the source gave it to that batch; ``batch`` as in ``ProgressMeta``.
+    """
+
+    leader_epoch: int
+    batch: CopiedBatch | None
+
+
 def last_before(position: int, batch: BatchHeader | CopiedBatch | None) -> CopiedBatch | None:
     """Return the batch where the offset before ``position`` lies in it, else None.
 

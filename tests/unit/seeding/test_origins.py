@@ -32,7 +32,7 @@ from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.stops.record import Stop
 from onceover.topics.plan import TopicPlan
-from onceover.wire.progress import CopiedBatch, ProgressMeta
+from onceover.wire.progress import CopiedBatch, CopiedLast, ProgressMeta
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog
 from tests.support.flows.waysout import commands
@@ -115,7 +115,8 @@ def test_another_flows_progress_is_asked_for_by_name(monkeypatch: pytest.MonkeyP
     target = source(pending=COPIES[1])
     target.groups[GROUPS[1]] = {COPIES[0]: copied_to(4)}
     found = of_flow(monkeypatch, target, seat(0))
-    assert found == SeedOffsets({ONE: SeedOffset(4, "copied by flow other to east")})
+    last = CopiedLast(NO_EPOCH, CopiedBatch(3, 4, 70, 1))
+    assert found == SeedOffsets({ONE: SeedOffset(4, "copied by flow other to east", last=last)})
     with pytest.raises(Retriable):
         of_flow(monkeypatch, target, seat(0), seat(1))
 

@@ -8,13 +8,16 @@ once: then records of ours follow on the target (``resume.beyond``).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onceover.errors import NeedsOperator
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
 from onceover.state.codes import StateCode
 from onceover.state.records.enrolment import Enrolment
-from onceover.wire.progress import NOBODY, ProgressMeta
+from onceover.wire.progress import NOBODY, CopiedLast, ProgressMeta
+
+# What stands beside a position behind which nobody of ours has read: a lane has nothing to compare with.
+UNREAD: Final = CopiedLast(NO_EPOCH, None)
 
 
 class PositionNote(NamedTuple):
@@ -54,25 +57,28 @@ def copied_between(enrolment: Enrolment, partition: int, meta: ProgressMeta | No
     return enrolment.ids_of(partition) if meta is None else (meta.source_topic_id, meta.target_topic_id)
 
 
-def first_progress(enrolment: Enrolment, offset: int, generation: int, target_end: int = 0) -> OffsetToCommit:
+def first_progress(
+    enrolment: Enrolment, offset: int, generation: int, target_end: int = 0, last: CopiedLast = UNREAD
+) -> OffsetToCommit:
     """Return the progress of a partition that is written beside its topic's record, not by a lane.
 
     Args:
         offset: next source offset to copy.
         generation: of the leader that writes it.
         target_end: end of the target's log beside it.
+        last: what another flow has copied last before this offset, from the same source topic.
     """
     meta = ProgressMeta(
         source_topic_id=str(enrolment.source_id),
         target_topic_id=str(enrolment.target_id),
-        # What was fetched last before this offset is not known here: nothing to compare with.
-        leader_epoch=NO_EPOCH,
+        leader_epoch=last.leader_epoch,
         target_end=target_end,
         generation=generation,
         instance=NOBODY,
         position=offset,
+        batch=last.batch,
     )
-    return OffsetToCommit(offset, NO_EPOCH, meta.encode())
+    return OffsetToCommit(offset, last.leader_epoch, meta.encode())
 
 
 def put_back(known_end: int, found: int) -> NeedsOperator:
