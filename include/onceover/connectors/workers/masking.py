@@ -25,6 +25,14 @@ _QUOTED: Final = re.compile(rf"Invalid value (.*?){_BEHIND}", re.DOTALL)
 # Who logs in where, in an address, and the words of a JAAS file: parts that are quoted without the rest.
 _LOGIN: Final = re.compile(r"(://)[^/@\s]*@")
 _PART: Final = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|\"([^\"]+)\"")
+# A driver's settings, in an address or as it lists them: what the workers read elsewhere, or half of a value.
+_PAIR: Final = re.compile(
+    r"(\b[\w.-]*(?:passw|passphrase|pwd|secret|token|credential|api[_.-]?key)[\w.-]*=)[^&;,\s\"'()\[\]{}]+",
+    re.IGNORECASE,
+)
+_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
+# Of what a reference stands for, as it is quoted within its value: one word.
+_WORD: Final = r"\S{1,500}"
 
 
 def masked(text: str, config: Mapping[str, str], resolved: Iterable[str] = ()) -> str:
@@ -45,7 +53,7 @@ def masked(text: str, config: Mapping[str, str], resolved: Iterable[str] = ()) -
     parts = {part for value in values for part in _parts(value)}
     for part in sorted(parts, key=len, reverse=True):
         text = _pattern(part).sub(MASK, text)
-    return _LOGIN.sub(rf"\1{MASK}@", text)
+    return _PAIR.sub(rf"\1{MASK}", _LOGIN.sub(rf"\1{MASK}@", text))
 
 
 def _parts(value: str) -> Iterator[str]:
@@ -57,6 +65,9 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _pattern(value: str) -> re.Pattern[str]:
+    around = _REFERENCE.split(value)
+    if len(around) > 1 and len(around[0]) >= _LONG:
+        return re.compile(f"{re.escape(value)}|{_WORD.join(map(re.escape, around))}")
     if len(value) >= _LONG:
         return re.compile(re.escape(value))
     return re.compile(rf"(?<![\w.-]){re.escape(value)}(?!\w|[.-]\w)")

@@ -40,6 +40,27 @@ PEM = "-----BEGIN KEY-----\nc2VjcmV0IGtleQ==\n-----END KEY-----"
         (f"not one of a, {SECRET}", {"keys": f"k1,{SECRET}"}, "not one of a, ***"),
         ("bad line c2VjcmV0IGtleQ==", {"ssl.key": PEM}, "bad line ***"),
         (f"at {URL}", {}, "at jdbc:postgresql://***@db.example/orders"),
+        # Half of a value, and one that the workers have put together with what they alone know.
+        (
+            f"cannot connect with {{user=app, password={SECRET}}}",
+            {"connection.url": f"jdbc:postgresql://db.example/orders?user=app&password={SECRET}"},
+            "cannot connect with {user=app, password=***}",
+        ),
+        (
+            f"No suitable driver found for jdbc:postgresql://db.example/orders?password={SECRET}&ssl=true",
+            {"connection.url": "jdbc:postgresql://db.example/orders?password=${file:/s:p}&ssl=true"},
+            "No suitable driver found for ***",
+        ),
+        (
+            f"No suitable driver found for jdbc:postgresql://db.example/orders?password={SECRET}&ssl=true",
+            {"connection.url": "${file:/s:url}"},
+            "No suitable driver found for jdbc:postgresql://db.example/orders?password=***&ssl=true",
+        ),
+        (
+            f"404 of https://api.example/hooks/{SECRET}/events",
+            {"url": "https://api.example/hooks/${file:/s:hook}/events"},
+            "404 of ***",
+        ),
         ("pin 1234 is wrong", {"pin": "1234"}, "pin *** is wrong"),
         (f"<{SECRET}>and{SECRET}too", {"password": SECRET}, "<***>and***too"),
         # What says where it reads and writes is shown, and words that values only happen to be.
