@@ -125,7 +125,9 @@ class ResumingRun(ConnectorRun):
                     where=self.name,
                     expected=f"{OFFSETS_TOPIC_KEY}={expected or shared}",
                     seen=f"{OFFSETS_TOPIC_KEY}={state.own_topic(shared) or shared}",
-                    resolve="correct that line where its configuration is managed, then run again",
+                    # That line alone would have it go on from the topic as it is by now.
+                    resolve="keep what manages its configuration away from it, and run again, which carries "
+                    "its offsets along; only then correct that line where it is managed",
                 )
         return found
 

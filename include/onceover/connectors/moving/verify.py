@@ -28,9 +28,11 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
             view.name,
             EndState.FAILED,
             f"it was migrated, and since then {OFFSETS_TOPIC_KEY}={manifest.to_topic} was taken out of its "
-            f"configuration: it goes on from {view.facts.offsets_topic}, which may be behind or ahead; put "
-            "that line in where its configuration is managed, and `apply` again to carry the offsets along"
-            + "".join(f"; {failure}" for failure in _failures(view)),
+            f"configuration: it goes on from {view.facts.offsets_topic}, which may be behind or ahead; "
+            # Put in alone, the line has tasks begin where that topic ends: what came since is repeated.
+            "keep what manages its configuration away from it, `apply` again, which carries its offsets "
+            "along and puts the line in, and only then put it in where it is managed: before, it would go "
+            f"back to what {manifest.to_topic} held" + "".join(f"; {failure}" for failure in _failures(view)),
         )
     if view.configured is None and view.state.has_failed:
         return ConnectorOutcome(view.name, EndState.FAILED, "; ".join(_failures(view)))

@@ -205,6 +205,9 @@ def test_configuration_that_somebody_puts_back_is_noticed(
     with pytest.raises(NeedsOperator) as caught:
         verdict(monkeypatch, access, HIGHER, connector(topic))
     assert (caught.value.code, caught.value.expected) == ("CONFIG_REVERTED", f"offsets.storage.topic={OWN}")
+    # The line alone would have it go back to what its own topic holds by then.
+    resolve = caught.value.resolve or ""
+    assert "run again, which carries its offsets along; only then correct that line" in resolve
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,12 @@ def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None,
     assert judge(seen, found).outcome is expected
 
 
+def test_a_line_that_was_taken_out_is_put_in_last() -> None:
+    """Its own topic is behind by now: with the line alone all since then would be written once more."""
+    told = judge(view(placed({**VALUES})), manifest().with_step(SETTLED, finished=True)).message
+    assert told.index("`apply` again") < told.index("only then put it in"), told
+
+
 @pytest.mark.parametrize("begun_ms", [1, 3])
 def test_what_was_taken_back_since_is_no_migration(tmp_path: Path, begun_ms: int) -> None:
     """It lost its topic because somebody wanted that; one that was migrated again is one."""
