@@ -21,7 +21,7 @@ from onceover.connectors.offsets.configtopic import CONFIG, STARTED, TARGET, Ord
 from onceover.connectors.planning.view import ConnectorView
 from onceover.connectors.record.commands import asking_command
 from onceover.connectors.record.manifest import CHANGED, CONFIGURED, Manifest
-from onceover.connectors.record.orders import OrderOwners, alike, share, told
+from onceover.connectors.record.orders import OrderOwners, alike, asked_for, share, told
 from onceover.connectors.record.runrecords import RunClaim
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 
@@ -193,6 +193,21 @@ class HeldRun:
             raise self._late(what, wanted, before) from fenced
         if found.others:
             raise self._crossed(what, wanted, found)
+        if not found.own:
+            raise self._unwritten(wanted)
+
+    def _unwritten(self, wanted: Any) -> NeedsOperator:
+        """Return the error for an order that the workers have taken, and not written where they should."""
+        access, asked = self.context.access, asked_for(self.view.initial_state)
+        return NeedsOperator(
+            f"this run {_asked(wanted)}, the workers took it, and none of it is in {access.config_topic}",
+            code=ConnectorCode.WORKERS_DIFFER,
+            where=self.name,
+            expected=f"a record in it on {access.worker_cluster.alias}, as workers of that topic write",
+            seen=f"none within {_WRITTEN_S:g} s",
+            resolve="see to it that `rest` and the workers' configuration are of the same Connect cluster; "
+            f"what was asked may stand all the same: `{self._asking(asked)}` for what it did before",
+        )
 
     def _learn_lost(self, what: str, wanted: Any) -> None:
         """Look whether a command has arrived to which no answer came, or for whose answer nobody waits.

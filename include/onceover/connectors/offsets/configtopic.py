@@ -78,6 +78,13 @@ class ConfigRecords:
         """
         return _state(self.values.get(_TARGET + connector))
 
+    def config(self, connector: str) -> dict[str, str] | None:
+        """Return the configuration as the workers wrote it down; None where they have none."""
+        found = _asked(_CONFIG, self.values.get(_CONFIG + connector))
+        if not isinstance(found, dict):
+            return None
+        return {str(key): str(value) for key, value in found.items() if value is not None}
+
     def epochs(self, connector: str) -> dict[str, int]:
         """Return the offsets of the records that a change of the connector's configuration renews."""
         names = [_CONFIG + connector, _TARGET + connector, _COMMIT + connector]

@@ -213,9 +213,30 @@ class Observer:
             if state.type != SOURCE:
                 return state, ConfigRecords()
             records = problems.attempt(self.config_records, ConfigRecords())
-            if not (self._facts.exactly_once and records.runs_unfenced(state)) or deadline.passed:
-                return state, records
+            differs = not problems.found and records.config(state.name) != state.config
+            unfenced = self._facts.exactly_once and records.runs_unfenced(state)
+            if not (differs or unfenced) or deadline.passed:
+                break
             backoff.wait(deadline)
+        if differs:
+            problems.found.append(refusal_of(state.name, self._told_otherwise(state.name)))
+        return state, records
+
+    def _told_otherwise(self, name: str) -> NeedsOperator:
+        """Return the error where who is asked over REST may not be who writes the configuration topic.
+
+        Of two Connect clusters with a connector of the same name one would be stopped, and go on from what
+        the other one has read. And a configuration that was changed on its way here is not to be put.
+        """
+        return NeedsOperator(
+            "the workers tell another configuration of it than their configuration topic holds",
+            code=ConnectorCode.WORKERS_DIFFER,
+            where=name,
+            expected=f"what {self._access.config_topic} on {self._access.worker_cluster.alias} holds",
+            seen=f"something else from {', '.join(self._facts.workers)}",
+            resolve="see to it that `rest` and the workers' configuration are of the same Connect cluster, "
+            "and that nothing before the workers changes what they tell, secrets among it",
+        )
 
     def _with_rights(self, view: ConnectorView, own: OffsetsTopic, *, back: bool) -> ConnectorView:
         """Return a view that also tells what the connector's own clients lack where its offsets go."""

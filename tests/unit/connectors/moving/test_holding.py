@@ -71,6 +71,7 @@ def run(topic: Topic, tmp_path: Any) -> HeldRun:
     access.records.load.return_value = None
     access.records.claim.return_value = mock.Mock(spec=RunClaim)
     access.settings = mock.Mock(home=tmp_path)
+    access.config_topic, access.worker_cluster = "connect-configs", mock.Mock(alias="kafka")
     manifest = Manifest.begin(MIGRATE, "c", (GLOBAL, OWN), "RUNNING", {}, {}, exactly_once=True)
     context = Context(access, facts(), ConnectorRequest(("c",)), mock.Mock())
     found = HeldRun(context, view([], records=topic.records()), manifest.with_step("begin"), mock.Mock())
@@ -122,6 +123,17 @@ def test_order_that_is_alone_is_the_runs(run: HeldRun, topic: Topic) -> None:
     assert run.manifest.left == topic.records().orders("c")
     assert (run.manifest.asking, run.manifest.given) == ("", (topic.ends,))
     run.check_orders()
+
+
+@pytest.mark.parametrize(("what", "wanted"), [(TARGET, "STOPPED"), (CONFIG, {"name": "c"})])
+def test_order_that_nobody_has_written_down_went_to_other_workers(
+    run: HeldRun, what: str, wanted: Any
+) -> None:
+    """What follows would be done to one connector by what another one of its name has read."""
+    with pytest.raises(NeedsOperator) as caught:
+        give(run, what, wanted, lambda taken: taken())
+    assert caught.value.code == "WORKERS_DIFFER"
+    assert "curl -X PUT http://w:8083/connectors/c/resume" in (caught.value.resolve or "")
 
 
 def test_order_that_was_sent_twice_and_taken_twice_is_the_runs(run: HeldRun, topic: Topic) -> None:

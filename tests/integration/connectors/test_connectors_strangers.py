@@ -1,0 +1,79 @@
+"""A Connect file in which two Connect clusters are mixed up, and other ways to take one thing for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceover_lab.embed.connect import ConnectCluster
+from tests.support.brokers.clusters import SharedCluster
+from tests.support.connect.connect import Connect, Workers, assert_counted, counting_plugin
+from tests.support.connect.connect_tool import FIRST_RECORDS, Case, Tool
+
+
+@pytest.fixture(scope="module")
+def hidden(session_home: Path, target_cluster: SharedCluster) -> Iterator[ConnectCluster]:
+    """A worker whose advertised name is not known here: whether it is the one that is named, nobody can tell
+    by its address."""
+    with ConnectCluster.start(
+        session_home / "hidden",
+        target_cluster.bootstrap,
+        "hidden",
+        plugins=[counting_plugin()],
+        properties={"rest.advertised.host.name": "worker.invalid"},
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def others(
+    workers: Workers, hidden: ConnectCluster, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
+) -> Iterator[tuple[Case, Connect, Tool]]:
+    """A case on workers of their own; another cluster's hand, and a file with that one's configuration and
+    these workers' address."""
+    other, tool = Connect(hidden, target_cluster.client), Tool(tmp_path / "mixed", hidden)
+    tool.ask(*workers.plain.urls)
+    with Case(tmp_path, unique_name, workers.plain, target_cluster.client) as case:
+        case.begin()
+        yield case, other, tool
+        other.delete(case.name)
+    other.close()
+
+
+def test_another_clusters_connector_of_that_name_is_not_moved(others: tuple[Case, Connect, Tool]) -> None:
+    """It would go on from what the connector of the file's cluster has read."""
+    case, other, tool = others
+    topic = f"{case.name}-other"
+    other.create_topic(topic)
+    other.count(case.name, topic)
+    other.await_numbers(topic, FIRST_RECORDS)
+
+    planned, applied = tool.plan(case.name), tool.apply(case.name)
+
+    assert (planned.code, planned.codes()) == (3, {"WORKERS_DIFFER"}), planned
+    assert applied.outcome(case.name) == "refused", applied
+    assert tool.verify(case.name).outcome(case.name) == "refused"
+    case.assert_goes_on()
+    other.await_more(topic)
+    assert_counted(other.numbers(topic))
+
+
+def test_an_order_that_went_to_another_cluster_is_followed_by_nothing(
+    others: tuple[Case, Connect, Tool],
+) -> None:
+    """Both were made by the same pipeline, so nothing tells them apart but where the order is written."""
+    case, other, tool = others
+    other.count(case.name, case.topic)
+    other.await_offsets(case.name)
+
+    applied = tool.apply(case.name)
+
+    told = applied.of(case.name)
+    assert (told["outcome"], told["error"]["code"]) == ("unfinished", "WORKERS_DIFFER"), applied
+    assert f"/connectors/{case.name}/resume" in told["message"]
+    assert other.states(case.name)[0] == "RUNNING"
+    own = f"{other.cluster.offsets_topic}-{case.name}"
+    assert other.offsets(case.name, own).values == {}
+    assert "offsets.storage.topic" not in case.connect.config(case.name)
