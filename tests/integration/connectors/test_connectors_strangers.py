@@ -77,3 +77,40 @@ def test_an_order_that_went_to_another_cluster_is_followed_by_nothing(
     own = f"{other.cluster.offsets_topic}-{case.name}"
     assert other.offsets(case.name, own).values == {}
     assert "offsets.storage.topic" not in case.connect.config(case.name)
+
+
+def test_an_offsets_topic_that_is_not_the_workers_stops_nobody(
+    workers: Workers, hidden: ConnectCluster, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """There is nothing of the connector in it: what is copied would be that it never read anything."""
+    lines = workers.plain.properties_path.read_text()
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(lines.replace(f"={workers.plain.offsets_topic}\n", f"={hidden.offsets_topic}\n"))
+    keys = {"worker_config": str(wrong)}
+    with Case(tmp_path, unique_name, workers.plain, target_cluster.client, keys=keys) as case:
+        case.begin()
+        case.connect.await_offsets(case.name)
+
+        planned, applied = case.tool.plan(case.name), case.tool.apply(case.name)
+
+        assert (planned.code, planned.codes()) == (3, {"WORKER_CONFIG"}), planned
+        assert applied.outcome(case.name) == "refused", applied
+        case.assert_goes_on()
+
+
+def test_a_line_that_was_taken_out_is_put_in_again_without_a_repeat(
+    workers: Workers, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """As `verify` says: the offsets are carried along first."""
+    with Case(tmp_path, unique_name, workers.exactly_once, target_cluster.client) as case:
+        case.begin()
+        case.migrate()
+        case.connect.update(case.name, "offsets.storage.topic")
+        case.connect.await_more(case.topic)
+
+        told = case.tool.verify(case.name).of(case.name)
+
+        assert told["outcome"] == "failed" and "`apply` again, which carries" in told["message"], told
+        case.migrate()
+        case.connect.update(case.name, offsets__storage__topic=case.own_topic)
+        case.assert_goes_on()

@@ -193,9 +193,25 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
     base = view.base_offsets()
     if base is not None and view.base is not None:
         yield from value_refusals(base, view.base.scan.partitions)
+        yield from _elsewhere_refusals(view, base)
     yield from stop_refusals(view, base)
     if view.own is not None:
         yield from own_topic_refusals(view, view.own)
+
+
+def _elsewhere_refusals(view: ConnectorView, base: ConnectorOffsets) -> Iterator[Refusal]:
+    """Yield that the workers know offsets, and the topic none of them: a copy would have it begin at zero."""
+    shown = {_canonical(partition) for partition, offset in view.shown or () if offset is not None}
+    if not shown or view.configured is not None or shown & _by_partition(base).keys():
+        return
+    yield Refusal(
+        f"{view.name} in {base.topic}",
+        ConnectorCode.WORKER_CONFIG,
+        f"the workers show offsets of {len(shown)} source partitions of it, and none of them is in this "
+        "topic: with what is there it would begin anew",
+        "correct offset.storage.topic in the Connect file: it must be what the workers have; if it is, the "
+        "topic was emptied, and they know the offsets from before",
+    )
 
 
 def value_refusals(snapshot: ConnectorOffsets, partitions: int) -> Iterator[Refusal]:
@@ -337,13 +353,22 @@ def migration_warnings(view: ConnectorView) -> Iterator[str]:
 
 def _shown_otherwise(seen: list[tuple[Any, Any]], base: ConnectorOffsets, *, values: bool) -> bool:
     """Tell whether GET shows others than the scan; a running connector's values move meanwhile."""
-    raw = {}
-    for key, value in base.offsets.items():
-        parsed = parse_key(key)
-        if parsed is not None and parsed.partition is not None:
-            raw[_canonical(json.loads(parsed.partition))] = _canonical(parsed_json(value)) if values else ""
+    raw = {
+        partition: _canonical(parsed_json(value)) if values else ""
+        for partition, value in _by_partition(base).items()
+    }
     rest = {_canonical(p): _canonical(o) if values else "" for p, o in seen if o is not None}
     return raw != rest
+
+
+def _by_partition(base: ConnectorOffsets) -> dict[str, bytes]:
+    """Return the offsets by source partition, whatever the order of its fields."""
+    parsed = ((parse_key(key), value) for key, value in base.offsets.items())
+    return {
+        _canonical(json.loads(key.partition)): value
+        for key, value in parsed
+        if key is not None and key.partition is not None
+    }
 
 
 def _canonical(value: Any) -> str:

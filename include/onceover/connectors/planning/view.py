@@ -170,6 +170,8 @@ class Observer:
         state, records = self._settled(problems)
         if state.type != SOURCE:
             return ConnectorView(state, self._facts, topic)
+        # First: what it shows is in the topic by the time that this is read.
+        shown = self._shown(name)
         own_site = problems.attempt(lambda: access.own_site(state.config, topic), None)
         patience_s = None if for_plan else self._patience_s
         base = problems.attempt(lambda: self.topic_view(access.base_site(state.config), patience_s), None)
@@ -191,7 +193,7 @@ class Observer:
             fence_ids=tuple(ids),
             records=records,
             connectors=frozenset(each.name for each in access.rest.connectors()),
-            shown=self._shown(name),
+            shown=shown,
         )
         if for_plan and own_site is not None and is_topic_name(topic) and not problems.found:
             problems.attempt(lambda: self._check_ids(view, own_site), None)
@@ -347,7 +349,7 @@ class Observer:
         try:
             return self._access.rest.offsets(name)
         except (Retriable, NeedsOperator, UsageError):
-            # Only looked at to warn: workers before 3.6 lack it, and some connectors' offsets break it.
+            # Workers before 3.6 lack it, and some connectors' offsets break it.
             return None
 
     def _spec(self, topic: str, base: TopicView | None) -> TopicSpec | None:

@@ -213,6 +213,21 @@ def test_values_that_get_shows_count_only_while_it_is_stopped(state: str, offset
     assert any("GET" in text for text in plan_migration(seen, None).warnings) is warned
 
 
+@pytest.mark.parametrize(
+    ("base", "refused"),
+    [({}, True), ({b'["c",{"p":9}]': b'{"position":1}'}, True), ({KEY: b'{"position":1}'}, False)],
+)
+def test_offsets_that_the_workers_know_and_the_topic_does_not_are_elsewhere(
+    base: dict[bytes, bytes | None], *, refused: bool
+) -> None:
+    """Another topic than the workers': to copy what is there would have the connector begin at zero."""
+    for state in (connector(), connector(state=STOPPED)):
+        seen = view(placed(base), state=state, shown=[({"p": 0}, {"position": 5}), ({"p": 2}, None)])
+        assert codes(plan_migration(seen, None)) == (["WORKER_CONFIG"] if refused else [])
+    begun = view(placed(base), shown=[({"p": 0}, None)])
+    assert codes(plan_migration(begun, None)) == []
+
+
 def test_interrupted_run_after_the_configuration_owes_the_resume() -> None:
     """The offsets are where they belong: nothing is copied again."""
     seen = view(placed(VALUES), placed(VALUES), state=connector(OWN, STOPPED))
