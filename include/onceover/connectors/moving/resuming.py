@@ -104,7 +104,8 @@ class ResumingRun(ConnectorRun):
 
     def note_destination(self, step: str, *kinds: str) -> None:
         """Write down as done that the offsets are where the connector goes on, and where it will write."""
-        self.manifest = self.manifest.with_destination(self.context.access.scan(self.destination).end_offsets)
+        scan = self.context.access.scan(self.destination)
+        self.manifest = self.manifest.with_destination(scan.end_offsets, scan.topic_id)
         self.note(step, *kinds)
 
     def states(self) -> list[ConnectorState]:

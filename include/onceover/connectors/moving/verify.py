@@ -79,6 +79,14 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
             EndState.UNVERIFIABLE,
             f"{view.configured} is in order, but there is no manifest to compare its offsets with",
         )
+    if _made_anew(view, manifest):
+        return ConnectorOutcome(
+            view.name,
+            EndState.FAILED,
+            f"{view.configured} was deleted and made anew since the offsets were copied there: wherever they "
+            "are now, the connector may have begun at zero; compare what it wrote with what it had written "
+            "before, then `downgrade --apply` and `apply`: it is judged from there on",
+        )
     progress = OffsetProgress.between(manifest.values, own, again=_again(view, manifest))
     if progress.back:
         outcome, message = (
@@ -105,6 +113,12 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
         outcome = EndState.UNVERIFIABLE if outcome is EndState.DONE else outcome
         message += f": {view.standing}"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())
+
+
+def _made_anew(view: ConnectorView, manifest: Manifest) -> bool:
+    """Tell whether the topic is another one of that name: who begins at zero there has soon gone on."""
+    now = view.own.scan.topic_id if view.own is not None else None
+    return bool(manifest.landed_in) and now is not None and str(now) != manifest.landed_in
 
 
 def _again(view: ConnectorView, manifest: Manifest) -> frozenset[bytes]:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
+from uuid import UUID
 
 from onceover.clock import now_ms
 from onceover.connectors.codes import ConnectorCode
@@ -54,6 +55,7 @@ class Manifest:
         isolation: how.
         landed: the end of each partition of the topic that the connector goes on in, when the offsets were
             there: what it writes itself comes after it. Empty before.
+        landed_in: which topic of that name it was, as Kafka tells them apart; empty where that is not known.
         left: the connector's orders (``ConfigRecords.orders``) as this run left them; None: not known.
         asking: the state that it was about to ask for; empty when it knows what became of that.
         given: offsets of the orders that were its own, as far as it knows them.
@@ -76,6 +78,7 @@ class Manifest:
     end_offsets: Mapping[int, int] = field(default_factory=dict)
     isolation: str = ""
     landed: Mapping[int, int] = field(default_factory=dict)
+    landed_in: str = ""
     left: Mapping[str, int] | None = None
     asking: str = ""
     given: tuple[int, ...] = ()
@@ -144,9 +147,9 @@ class Manifest:
             isolation=str(snapshot.isolation),
         )
 
-    def with_destination(self, ends: Mapping[int, int]) -> Manifest:
+    def with_destination(self, ends: Mapping[int, int], topic_id: UUID | None = None) -> Manifest:
         """Return it with where the connector's own records will begin."""
-        return replace(self, landed=dict(ends))
+        return replace(self, landed=dict(ends), landed_in=str(topic_id or ""))
 
     def with_orders(self, left: Mapping[str, int], asking: str = "") -> Manifest:
         """Return it with the connector's orders as they are, and the state that it will be asked for."""

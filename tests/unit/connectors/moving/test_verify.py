@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -169,6 +170,22 @@ def test_place_that_was_written_once_more_shows_that_it_was_read(
     """A quiet table with a heartbeat: its offset is byte-equal for days, and written every few seconds."""
     found = replace(manifest(), offsets={KEY: value}, landed=dict.fromkeys(range(PARTITIONS), landed))
     assert judge(migrated({KEY: value}), found).outcome is expected
+
+
+@pytest.mark.parametrize(
+    ("copied", "now", "expected"),
+    [(1, 1, EndState.DONE), (1, 2, EndState.FAILED), (None, 2, EndState.DONE), (1, None, EndState.DONE)],
+)
+def test_topic_that_was_made_anew_is_not_the_one_that_was_copied_to(
+    copied: int | None, now: int | None, expected: EndState
+) -> None:
+    """Who began at zero in it has overtaken its old offset by the time that somebody looks."""
+    ids = [None if number is None else UUID(int=number) for number in (copied, now)]
+    found = manifest().with_destination({0: 9}, ids[0])
+    seen = migrated({KEY: b'{"position":6}', OTHER: b'{"position":5}'})
+    assert seen.own is not None
+    own = replace(seen.own, scan=replace(seen.own.scan, topic_id=ids[1]))
+    assert judge(replace(seen, own=own), found).outcome is expected
 
 
 def test_shared_offsets_of_one_that_an_interrupted_run_has_stopped() -> None:

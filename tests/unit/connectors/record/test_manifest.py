@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -38,8 +39,17 @@ def begun() -> Manifest:
 @given(st.dictionaries(st.binary(max_size=20), st.one_of(st.none(), st.binary(max_size=20))))
 def test_manifest_survives_its_file_byte_for_byte(offsets: dict[bytes, bytes | None]) -> None:
     """Keys and values are bytes, also those that are no text."""
-    written = replace(begun(), offsets=offsets, end_offsets={0: 5}).with_step("stop").with_destination({1: 7})
-    written = written.with_orders({"target": 9}, "STOPPED").with_given(7).with_given(9)
+    written = (
+        replace(begun(), offsets=offsets, end_offsets={0: 5})
+        .with_step("stop")
+        .with_destination({1: 7}, UUID(int=3))
+    )
+    written = (
+        written.with_destination({1: 7}, UUID(int=3))
+        .with_orders({"target": 9}, "STOPPED")
+        .with_given(7)
+        .with_given(9)
+    )
     assert Manifest.decode(written.encode()) == written
 
 

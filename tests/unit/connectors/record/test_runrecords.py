@@ -128,9 +128,8 @@ def test_a_run_survives_its_records(offsets: dict[bytes, bytes | None] | None) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runrecords, "_PART_BYTES", 50)
         topic = Topic()
-        written = (
-            replace(BEGUN, offsets=offsets, end_offsets={0: 5}).with_step("stop").with_destination({1: 7})
-        )
+        written = replace(BEGUN, offsets=offsets, end_offsets={0: 5}).with_step("stop")
+        written = written.with_destination({1: 7}, UUID(int=3))
         claim(topic).write(written)
         assert topic.read(patch) == without_hash(written)
 
