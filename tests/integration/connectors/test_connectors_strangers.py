@@ -114,3 +114,30 @@ def test_a_line_that_was_taken_out_is_put_in_again_without_a_repeat(
         case.migrate()
         case.connect.update(case.name, offsets__storage__topic=case.own_topic)
         case.assert_goes_on()
+
+
+def test_a_topic_in_which_another_clusters_connector_lives_is_left_to_it(
+    workers: Workers, hidden: ConnectCluster, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """It stands still, so nobody sees it write: overwritten, it would write once more all that it has."""
+    topic = f"{unique_name}-own"
+    other = Connect(hidden, target_cluster.client)
+    with Case(tmp_path, unique_name, workers.plain, target_cluster.client) as case:
+        case.begin()
+        case.connect.await_offsets(case.name)
+        case.connect.stop(case.name)
+        other.create_topic(f"{unique_name}-other")
+        other.count(case.name, f"{unique_name}-other", offsets__storage__topic=topic)
+        least = max(map(len, case.connect.numbers(case.topic).values())) + FIRST_RECORDS
+        other.await_numbers(f"{unique_name}-other", least)
+        other.stop(case.name)
+
+        applied = case.tool.apply(case.name, options=["--topic", topic])
+
+        assert applied.outcome(case.name) == "refused", applied
+        assert "another Connect cluster" in applied.of(case.name)["message"]
+        other.resume(case.name)
+        other.await_more(f"{unique_name}-other")
+        assert_counted(other.numbers(f"{unique_name}-other"))
+        other.delete(case.name)
+    other.close()

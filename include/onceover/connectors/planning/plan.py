@@ -18,6 +18,8 @@ from onceover.connectors.model import (
     ConnectorState,
 )
 from onceover.connectors.offsets.keys import (
+    OffsetMove,
+    compare,
     holds_null,
     in_snapshot,
     is_unusual_order,
@@ -58,7 +60,7 @@ def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorP
     """
     if view.configured == view.topic:
         return _configured(view, manifest)
-    refusals = (*view.problems, *_migration_refusals(view))
+    refusals = (*view.problems, *_migration_refusals(view), *_anothers_refusals(view, manifest))
     base, own = view.base_offsets(), view.own_offsets()
     offsets = base.offsets if base else {}
     stale = stale_keys(own, offsets)
@@ -303,6 +305,26 @@ def own_topic_refusals(view: ConnectorView, own: TopicView) -> Iterator[Refusal]
             f"{named(misplaced)}: not (only) in the partition that the workers write; tasks would go back at "
             "a later restart, and a tombstone there could hide the right one",
             "name another topic with --topic",
+        )
+
+
+def _anothers_refusals(view: ConnectorView, manifest: Manifest | None) -> Iterator[Refusal]:
+    """Yield that a topic holds what this connector has not read yet: it may be in use, by another's tasks.
+
+    What an earlier use has left there is behind the shared topic, which the workers go on writing.
+    """
+    own, base = view.own_offsets(), view.base_offsets()
+    if own is None or base is None or (manifest is not None and manifest.to_topic == view.topic):
+        return
+    both = own.offsets.keys() & base.offsets.keys()
+    ahead = [key for key in both if compare(base.offsets[key], own.offsets[key]) is OffsetMove.FORWARD]
+    if ahead:
+        yield Refusal(
+            view.topic,
+            ConnectorCode.FOREIGN_KEYS,
+            f"it holds later offsets than the shared topic ({named(ahead)}), and no known run has brought "
+            "them there: a connector of this name on another Connect cluster may use it, and would go back",
+            "name another topic with --topic; or delete this one, if nobody uses it",
         )
 
 

@@ -228,6 +228,19 @@ def test_offsets_that_the_workers_know_and_the_topic_does_not_are_elsewhere(
     assert codes(plan_migration(begun, None)) == []
 
 
+@pytest.mark.parametrize(
+    ("position", "found", "refused"),
+    [(6, None, True), (6, "elsewhere", True), (6, OWN, False), (5, None, False), (4, None, False)],
+)
+def test_topic_that_is_ahead_may_be_that_of_anothers_connector(
+    position: int, found: str | None, *, refused: bool
+) -> None:
+    """Two Connect clusters, one name, one topic: the one that lives there would go on from older offsets."""
+    seen = view(placed(VALUES), placed({**VALUES, KEY: b'{"position":%d}' % position}))
+    run = None if found is None else manifest(to_topic=found, finished=True)
+    assert codes(plan_migration(seen, run)) == (["FOREIGN_KEYS"] if refused else [])
+
+
 def test_interrupted_run_after_the_configuration_owes_the_resume() -> None:
     """The offsets are where they belong: nothing is copied again."""
     seen = view(placed(VALUES), placed(VALUES), state=connector(OWN, STOPPED))
