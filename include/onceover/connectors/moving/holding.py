@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from onceover.backoff import Deadline
 from onceover.connectors.codes import ConnectorCode
-from onceover.connectors.model import PAUSED, RUNNING, STOPPED
+from onceover.connectors.model import OFFSETS_TOPIC_KEY, PAUSED, RUNNING, STOPPED
 from onceover.connectors.moving.context import OPERATIONS, Context, MarkDone
 from onceover.connectors.offsets.configtopic import CONFIG, STARTED, TARGET, Order
 from onceover.connectors.planning.view import ConnectorView
@@ -317,7 +317,8 @@ class HeldRun:
     def _put_back(self, config: Mapping[str, str]) -> str:
         if self.context.observer.config_records().target(self.name) != STOPPED:
             # Its tasks have begun with the other offsets topic: a change back could repeat records.
-            return "it runs with the configuration that this run put: put the other one again; "
+            line = f"with {OFFSETS_TOPIC_KEY} as it has it now"
+            return f"it runs with the configuration that this run put: put the other one again, {line}; "
         self.lifecycle.configure(self.name, config)
         return "the other configuration was put back; "
 

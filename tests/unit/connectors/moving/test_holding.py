@@ -312,6 +312,9 @@ def test_configuration_is_put_back_while_nothing_runs_with_the_runs(
         give(run, CONFIG, ours, put)
     assert caught.value.code == "CHANGED_SINCE"
     assert "batch" not in str(caught.value.as_dict())
+    # Put again as it was, theirs would have it go on from the other topic all the same.
+    line = "put the other one again, with offsets.storage.topic as it has it now"
+    assert (line in (caught.value.resolve or "")) is not put_back
     calls = [mock.call("c", theirs)] if put_back else []
     assert lifecycle_of(run).configure.call_args_list == calls
 
