@@ -115,6 +115,17 @@ def test_a_configuration_that_the_runs_came_behind_is_put_back(case: Case) -> No
 
 
 @pytest.mark.soak
+def test_a_connector_that_the_runs_configuration_made_anew_is_told_of(case: Case) -> None:
+    """A person had deleted it as the command was on its way: workers start what they do not know."""
+    late = case.tool.heard(
+        at(StepName.ORDER, CONFIGURE, lambda: case.connect.delete(case.name)), "apply", case.name
+    )
+
+    assert f"curl -X DELETE {case.cluster.urls[0]}/connectors/{case.name}`" in changed(late, case)
+    case.connect.await_running(case.name)
+
+
+@pytest.mark.soak
 def test_a_stop_of_a_run_that_was_overtaken_is_taken_back(case: Case) -> None:
     """It was on its way when the newer run began and came to its end; what stands still later is told of."""
     inner: list[Result] = []

@@ -19,7 +19,7 @@ from onceover.connectors.model import OFFSETS_TOPIC_KEY, PAUSED, RUNNING, STOPPE
 from onceover.connectors.moving.context import OPERATIONS, Context, MarkDone
 from onceover.connectors.offsets.configtopic import CONFIG, STARTED, TARGET, Order
 from onceover.connectors.planning.view import ConnectorView
-from onceover.connectors.record.commands import asking_command
+from onceover.connectors.record.commands import asking_command, deleting_command
 from onceover.connectors.record.manifest import CHANGED, CONFIGURED, Manifest
 from onceover.connectors.record.orders import OrderOwners, alike, asked_for, share, told
 from onceover.connectors.record.runrecords import RunClaim
@@ -294,6 +294,10 @@ class HeldRun:
     def _give_back(self, what: str, wanted: Any, found: OrderOwners) -> str:
         """Ask again for what this run's order has displaced; return what became of that, for a person."""
         own, displaced = found.own, found.displaced
+        if what == CONFIG and own and any(order.asked is None for order in found.others):
+            # Workers make a connector of a configuration for which they have none, and start it.
+            again = deleting_command(self.context.facts.workers[0], self.name)
+            return f"if it was made anew behind its deletion, by this run's order, it runs: `{again}`; "
         if not own or displaced is None:
             doubtful = not own and any(order.asked != wanted for order in found.others)
             return self._cannot_tell(wanted) if doubtful and what == TARGET else ""

@@ -30,3 +30,8 @@ def asking_command(url: str, connector: str, state: str) -> str:
     """Return the command that asks a worker for a state, in the word of the configuration topic."""
     path = f"/connectors/{quote(connector, safe='')}/{_WORDS[state]}"
     return shlex.join(["curl", "-X", "PUT", url + path])
+
+
+def deleting_command(url: str, connector: str) -> str:
+    """Return the command that deletes a connector; its offsets stay."""
+    return shlex.join(["curl", "-X", "DELETE", f"{url}/connectors/{quote(connector, safe='')}"])

@@ -319,6 +319,22 @@ def test_configuration_is_put_back_while_nothing_runs_with_the_runs(
     assert lifecycle_of(run).configure.call_args_list == calls
 
 
+def test_connector_that_was_deleted_and_made_anew_by_the_runs_order_is_told_of(
+    run: HeldRun, topic: Topic
+) -> None:
+    """Nobody else would know that it runs again."""
+    ours = {"name": "c", "offsets.storage.topic": OWN}
+
+    def put(taken: Act) -> None:
+        topic.write(CONFIG, None)
+        topic.write(CONFIG, ours)
+        taken()
+
+    with pytest.raises(NeedsOperator) as caught:
+        give(run, CONFIG, ours, put)
+    assert "curl -X DELETE http://w:8083/connectors/c`" in (caught.value.resolve or "")
+
+
 def test_error_of_a_cluster_that_is_away_hides_no_record_that_was_read(run: HeldRun, topic: Topic) -> None:
     """What other runs have noted cannot be read: then nobody can tell whose is whose."""
     run.context.access.records.load.side_effect = OnceoverError("away")  # pyrefly: ignore[missing-attribute]
