@@ -198,3 +198,9 @@ def unusable_path(error: OSError) -> UsageError | NeedsOperator:
         where=str(where),
         resolve=f"{first}, or name another one; what Onceover itself keeps is below ONCEOVER_HOME",
     )
+
+
+def unusable_amid(error: OSError) -> NeedsOperator:
+    """Return the same of a run that may have led its flow by then: what was changed is no bad usage."""
+    told = unusable_path(error)
+    return NeedsOperator(told.message, code=told.code, where=told.where, resolve=told.resolve)

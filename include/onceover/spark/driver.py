@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceover.backoff import Deadline
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.ports import Cluster
 from onceover.lead.ends import CAUGHT_UP, listed
 from onceover.lead.leftalone import leave_alone
@@ -41,7 +41,7 @@ from onceover.operate.status import flow_status, stopped_partitions
 from onceover.planning import commands
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
-from onceover.spark.failures import cause_of, jvm_gone, query_error, session_error
+from onceover.spark.failures import cause_of, foreign_error, jvm_gone, query_error, session_error
 from onceover.spark.launch.runfiles import forget_old_runs, prune_receipts, write_report
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
@@ -308,7 +308,6 @@ class DriverRun:
             "started_at_ms": layout.started_at_ms,
             "ui": spark.sparkContext.uiWebUrl,
         }
-        self._home.mkdir(parents=True, exist_ok=True)
         self._write_note()
         self._tell_topics(leader)
 
@@ -324,8 +323,14 @@ class DriverRun:
 
     def _write_note(self) -> None:
         temporary = self._home / f"{DRIVER_NOTE}.new"
-        temporary.write_text(json.dumps({**self._note, "topics": self._topics}))
-        temporary.replace(self._home / DRIVER_NOTE)
+        try:
+            # Somebody may have taken the folder away under the run.
+            self._home.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps({**self._note, "topics": self._topics}))
+            temporary.replace(self._home / DRIVER_NOTE)
+        except OSError as error:
+            # A driver that takes over may have put it in place; it is a hint, and no copy ends for one.
+            log.warning("%s is not written now: %s", DRIVER_NOTE, error)
 
     def _layout(self) -> Layout:
         if self.layout is None:
@@ -456,7 +461,7 @@ def main(argv: Sequence[str], opening: Opening) -> int:
         document.update(exit=error.exit_code, error=error.as_dict())
     except Exception as error:
         log.exception("the driver failed")
-        foreign = unexpected(error)
+        foreign = foreign_error(error)
         document.update(exit=foreign.exit_code, error=foreign.as_dict())
     write_report(args.report, document)
     return int(document["exit"])

@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.errors import FULL_DISK, NeedsOperator, Retriable, unusable_path
+from onceover.errors import FULL_DISK, NeedsOperator, Retriable, unusable_amid
 from onceover.exitstatus import killed_by
 from onceover.lead.codes import LeadCode
 from onceover.spark.codes import DIED, SparkCode
@@ -83,10 +83,9 @@ class Ended:
 
     @property
     def refusal(self) -> NeedsOperator:
-        """UNWRITABLE as the error that it is: no bad usage, since the run may have led the flow by then."""
+        """UNWRITABLE as the error that it is."""
         # Of its number nobody wants to know.
-        told = unusable_path(OSError(0, self.refused or "nobody knows why", str(self.folder)))
-        return NeedsOperator(told.message, code=told.code, where=told.where, resolve=told.resolve)
+        return unusable_amid(OSError(0, self.refused or "nobody knows why", str(self.folder)))
 
 
 def judge(

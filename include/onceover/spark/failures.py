@@ -21,7 +21,16 @@ from pyspark.errors import PySparkException
 
 import onceover.errors
 from onceover.codes import GeneralCode
-from onceover.errors import FULL_DISK, Fatal, NeedsOperator, OnceoverError, Retriable, unexpected
+from onceover.errors import (
+    FULL_DISK,
+    Fatal,
+    NeedsOperator,
+    OnceoverError,
+    Retriable,
+    is_of_a_path,
+    unexpected,
+    unusable_amid,
+)
 from onceover.spark.codes import SparkCode
 
 log = logging.getLogger(__name__)
@@ -97,7 +106,7 @@ def carrying(what: str) -> Iterator[None]:
 
 def carried(error: BaseException) -> WorkerError:
     """Return what a worker raises so that its driver raises ``error`` again."""
-    ours = error if isinstance(error, OnceoverError) else unexpected(error)
+    ours = error if isinstance(error, OnceoverError) else foreign_error(error)
     return WorkerError(_MARK + json.dumps({"kind": _kind(ours), **ours.as_dict()}))
 
 
@@ -231,7 +240,12 @@ def cause_of(
         return failure
     if isinstance(failure, Py4JError | PySparkException | ConnectionError):
         return session_error(failure, parent, is_ending=is_ending)
-    return unexpected(failure)
+    return foreign_error(failure)
+
+
+def foreign_error(failure: BaseException) -> OnceoverError:
+    """Return what neither Spark nor anything of ours has raised: a file that cannot be used, or a bug."""
+    return unusable_amid(failure) if is_of_a_path(failure) else unexpected(failure)
 
 
 def jvm_gone() -> Retriable:

@@ -307,6 +307,23 @@ def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.Lo
     assert run.report()["topics"] == both
 
 
+@pytest.mark.parametrize("trouble", ["its folder was taken away", "a folder has its name"])
+def test_no_copy_ends_because_its_note_cannot_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, trouble: str
+) -> None:
+    """It is a hint (G4), written anew whenever a topic is taken in."""
+    home = tmp_path / "orders"
+    if trouble == "a folder has its name":
+        (home / DRIVER_NOTE).mkdir(parents=True)
+    run = DriverRun(cast(Any, None), "forever", home, os.getppid(), Begun("a"))
+    leader = Leading({"x": "east.x"})
+    leader.discover()
+    run._tell_topics(cast(Any, leader))
+    written = trouble == "its folder was taken away"
+    assert (home / DRIVER_NOTE).is_file() is written
+    assert (f"{DRIVER_NOTE} is not written now" in caplog.text) is not written
+
+
 @pytest.mark.parametrize("fails", [KeyError("x"), Retriable("away")])
 def test_a_look_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch, fails: Exception) -> None:
     """Otherwise nobody would ever find out that it is over."""

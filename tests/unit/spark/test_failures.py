@@ -207,6 +207,8 @@ def test_worker_error_is_one_line_of_json() -> None:
         (Py4JNetworkError("Answer from Java side is empty"), "the Spark JVM is gone: it was killed"),
         (ZeroDivisionError("division by zero"), "unexpected ZeroDivisionError: division by zero"),
         (SystemExit(3), "unexpected SystemExit: 3"),
+        (PermissionError(13, "Permission denied", "/home/f"), "/home/f cannot be used: Permission denied"),
+        (OSError(28, "No space left on device"), "a file below ONCEOVER_HOME, or a temporary one,"),
     ],
 )
 def test_every_end_of_a_run_is_told_in_words(failure: BaseException, message: str) -> None:
