@@ -38,6 +38,8 @@ _VERSION: Final = re.compile(r'(?:version "(?:1\.)?|^java\.base@)(\d+)([^"\s]*)'
 
 # What Java reads by itself, in each of its programs.
 _JAVAS_OWN: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+# What spark-submit hands to its JVM.
+_SPARKS: Final = "SPARK_SUBMIT_OPTS"
 _SAID_LINES: Final = 2
 _COLLECTOR: Final = re.compile(r"-XX:\+Use\w+GC\b")
 
@@ -66,7 +68,7 @@ def collector_flags() -> list[str]:
 
     Java does not start with two collectors.
     """
-    chosen = any(_COLLECTOR.search(os.environ.get(variable, "")) for variable in _JAVAS_OWN)
+    chosen = any(_COLLECTOR.search(os.environ.get(variable, "")) for variable in (*_JAVAS_OWN, _SPARKS))
     return [] if chosen else ["-XX:+UseSerialGC"]
 
 

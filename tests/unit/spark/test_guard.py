@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -196,6 +197,18 @@ def test_the_command_line_starts_a_job_with_no_more(flow: Path, monkeypatch: pyt
     (env,) = started
     assert SECRET not in env.values()
     assert {"PATH", "JAVA_HOME", "PYSPARK_PYTHON"} <= env.keys()
+
+
+def test_a_machines_own_settings_of_spark_take_no_python_and_no_core_from_a_job(
+    flow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They count more than the environment, and less than options; executors' Python is theirs to say."""
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    for master in ("local", *REMOTE):
+        for job in jobs(flow, master):
+            python, cores = job.conf["spark.pyspark.driver.python"], job.conf["spark.task.cpus"]
+            assert (python, cores) == (sys.executable, "1")
+            assert job.conf.get("spark.pyspark.python") == (sys.executable if master == "local" else None)
 
 
 def test_the_spark_that_runs_is_the_one_that_is_imported(flow: Path) -> None:

@@ -26,7 +26,9 @@ def test_a_place_that_a_shell_would_take_apart_is_not_told(tmp_path: Path, name:
     assert launcher_options(tmp_path / name).endswith("stderr")
 
 
-@pytest.mark.parametrize("variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"])
+@pytest.mark.parametrize(
+    "variable", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"]
+)
 def test_the_collector_that_the_machines_owner_has_chosen_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:

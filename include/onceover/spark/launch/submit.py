@@ -265,6 +265,10 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         # A handful of rows is there sooner than code for them could be compiled.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        # A machine's own spark-defaults.conf counts more than the environment. The driver needs this Python,
+        # and each lane one core, all at the same time.
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.task.cpus": "1",
         # A speculative copy of a lane would fence the running one.
         "spark.speculation": "false",
         # An end of the query that hangs must not keep the run from ending.
@@ -284,6 +288,8 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
     if master.startswith("local"):
         conf["spark.driver.host"] = "127.0.0.1"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
+        # On other machines it may be another one's path.
+        conf["spark.pyspark.python"] = sys.executable
     else:
         # The lanes must all run at the same time, so wait for the executors to be there.
         conf["spark.cores.max"] = str(flow.lanes)
