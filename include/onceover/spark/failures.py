@@ -132,7 +132,7 @@ def error_of(failure: Exception) -> OnceoverError:
             "where it was",
         )
     return Fatal(
-        f"Spark failed: {_short(_first_line(text))}",
+        f"Spark failed: {_short(_reason_line(text))}",
         code=SparkCode.SPARK_FAILED,
         seen=type(failure).__name__,
         resolve="see the log; a failure that nobody foresaw is not tried again",
@@ -268,8 +268,12 @@ def _uncarried(text: str) -> OnceoverError | None:
     return error
 
 
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "without a text")
+def _reason_line(text: str) -> str:
+    """Return the first line that says why: where a call into Java failed, the one behind its name."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    if len(lines) > 1 and _CALL_ALONE.match(lines[0]):
+        return lines[1].removeprefix(": ")
+    return lines[0] if lines else "without a text"
 
 
 def _line_around(text: str, found: re.Match[str]) -> str:
