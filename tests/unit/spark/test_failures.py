@@ -127,9 +127,7 @@ def test_processes_that_were_taken_from_spark_come_back(text: str, code: str) ->
 def test_what_java_has_thrown_is_told_and_not_which_call_it_was() -> None:
     """As where a machine's own settings of Spark name a folder that is not there."""
     why = "java.io.FileNotFoundException: File file:/events does not exist"
-    text = (
-        f"An error occurred while calling None.org.apache.spark.JavaSparkContext.\n: {why}\n\tat a.B"
-    )
+    text = f"An error occurred while calling None.org.apache.spark.JavaSparkContext.\n: {why}\n\tat a.B"
     assert session_error(Py4JError(text), os.getppid(), wait_s=0.0).message == f"Spark failed: {why}"
 
 

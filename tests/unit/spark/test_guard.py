@@ -199,7 +199,7 @@ def test_the_command_line_starts_a_job_with_no_more(flow: Path, monkeypatch: pyt
     assert {"PATH", "JAVA_HOME", "PYSPARK_PYTHON"} <= env.keys()
 
 
-def test_a_machines_own_settings_of_spark_take_no_python_and_no_core_from_a_job(
+def test_a_machines_own_settings_of_spark_take_nothing_from_a_job_that_it_needs(
     flow: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They count more than the environment, and less than options; executors' Python is theirs to say."""
@@ -208,7 +208,9 @@ def test_a_machines_own_settings_of_spark_take_no_python_and_no_core_from_a_job(
         for job in jobs(flow, master):
             python, cores = job.conf["spark.pyspark.driver.python"], job.conf["spark.task.cpus"]
             assert (python, cores) == (sys.executable, "1")
-            assert job.conf.get("spark.pyspark.python") == (sys.executable if master == "local" else None)
+            assert (job.conf["spark.api.mode"], job.conf["spark.submit.deployMode"]) == ("classic", "client")
+            here = {job.conf.get(key) for key in ("spark.pyspark.python", "spark.hadoop.fs.defaultFS")}
+            assert here == ({sys.executable, "file:///"} if master == "local" else {None})
 
 
 def test_the_spark_that_runs_is_the_one_that_is_imported(flow: Path) -> None:

@@ -265,8 +265,10 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         # A handful of rows is there sooner than code for them could be compiled.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        # A machine's own spark-defaults.conf counts more than the environment. The driver needs this Python,
-        # and each lane one core, all at the same time.
+        # A machine's own spark-defaults.conf counts more than the environment. The driver has to run here,
+        # with this Python, as nobody's client; each lane needs one core, all at the same time.
+        "spark.api.mode": "classic",
+        "spark.submit.deployMode": "client",
         "spark.pyspark.driver.python": sys.executable,
         "spark.task.cpus": "1",
         # A speculative copy of a lane would fence the running one.
@@ -288,6 +290,9 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
     if master.startswith("local"):
         conf["spark.driver.host"] = "127.0.0.1"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
+        # Where Hadoop's own settings name another, as on the edge of its clusters, checkpoints and receipts
+        # would be there, or wait for it.
+        conf["spark.hadoop.fs.defaultFS"] = "file:///"
         # On other machines it may be another one's path.
         conf["spark.pyspark.python"] = sys.executable
     else:
