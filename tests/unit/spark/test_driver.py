@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
@@ -205,6 +206,24 @@ def test_a_run_until_caught_up_is_not_over_before_every_lane_has_looked(
     query = Query()
     found = run._watch_over(cast(Any, query), cast(Any, Leading()), cast(Any, Slots()), cast(Any, Reached()))
     assert (found, query.looks) == (True, 3)
+
+
+def test_a_query_that_spark_does_not_end_in_time_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that was to be copied is, or somebody has asked for the end; the lanes are fenced behind it."""
+
+    def stop() -> None:
+        raise Py4JJavaError("An error occurred while calling o1.stop.", SimpleNamespace(_target_id="o2"))
+
+    monkeypatch.setattr(driver, "_STOP_S", 0.0)
+    late = SimpleNamespace(isActive=True, lastProgress=None, stop=stop, exception=lambda: None)
+    told: list[str] = []
+    leader = SimpleNamespace(finish_lanes=lambda: told.append("finish"))
+    run = DriverRun(cast(Any, None), "caught-up", Path(), jvm=-1, begun=Begun("a"))
+    run._finish(cast(Any, None), cast(Any, late), cast(Any, leader))
+    assert told == ["finish"]
+    assert "Spark has not ended its query in time" in caplog.text
 
 
 class Led(Leading):
