@@ -213,6 +213,17 @@ def test_a_machines_own_settings_of_spark_take_nothing_from_a_job_that_it_needs(
             assert here == ({sys.executable, "file:///"} if master == "local" else {None})
 
 
+@pytest.mark.parametrize(
+    ("locale", "given"),
+    [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8"), (None, None)],
+)
+def test_java_takes_no_name_for_question_marks(flow: Path, locale: str | None, given: str | None) -> None:
+    """Nor the folder of a flow for another one beside it."""
+    for job in jobs(flow, "local"):
+        environment = job.process_environment({} if locale is None else {"LC_ALL": locale})
+        assert environment.get("LC_ALL") == given
+
+
 def test_the_spark_that_runs_is_the_one_that_is_imported(flow: Path) -> None:
     """Another one may be installed, of another version."""
     for job in jobs(flow, "local"):

@@ -91,7 +91,10 @@ class SparkJob:
         Raises:
             UsageError: SPARK_SECRET, there is none.
         """
-        return {**kept(environ, self.master, self.connections), **self.environment}
+        found = {**kept(environ, self.master, self.connections), **self.environment}
+        # Java would make question marks of what is not ASCII in names of files and people. Where another
+        # variable says the same, Python has seen to it for all that it starts.
+        return found | ({"LC_ALL": "C.UTF-8"} if found.get("LC_ALL") in ("C", "POSIX") else {})
 
     @property
     def output(self) -> Path:
