@@ -7,6 +7,7 @@ JVM or a worker is killed instead, the leader ends what they left open, so that 
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import logging
 import os
@@ -29,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from onceover.backoff import Deadline
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError, unusable_path
 from onceover.kafka.ports import Cluster
 from onceover.lead.ends import CAUGHT_UP, listed
 from onceover.lead.leftalone import leave_alone
@@ -66,6 +67,7 @@ _GIVE_UP_S = 120.0
 # The lanes finish their transactions within half a second; then Spark ends the batch.
 _STOP_S = 8.0
 _KEEP_RUNS = 3
+_CHECKPOINT = "checkpoint"
 _RECEIPTS = "receipts"
 _PRUNED_EVERY_S = 3600.0
 # How long the report at the end of a run waits for a target that does not answer for the moment.
@@ -131,6 +133,9 @@ class DriverRun:
         # Spark has waited a minute for them by now.
         if (slots := slots_of(spark)) < flow.lanes:
             raise too_few(slots, flow.lanes)
+        # Spark would find out when the copy that runs is fenced.
+        for each in (self._home / _CHECKPOINT, self._home / _RECEIPTS):
+            _make_usable(each)
         warm_up(spark, flow.lanes)
         source, target = open_clusters(flow)
         begun = self._begun
@@ -278,9 +283,9 @@ class DriverRun:
         settings = watch.run.to_text()
         plan = LanePlan(watch.flow, settings, layout.generation, layout.run, layout.lanes, ends)
         # All of it is a hint (G4).
-        _forget_old_runs(self._home / "checkpoint")
+        _forget_old_runs(self._home / _CHECKPOINT)
         name = f"{layout.generation:08d}-{layout.run}"
-        return start_query(spark, plan, self._home / "checkpoint" / name, self._home / _RECEIPTS / name)
+        return start_query(spark, plan, self._home / _CHECKPOINT / name, self._home / _RECEIPTS / name)
 
     def _finish(self, spark: SparkSession, query: StreamingQuery, leader: Supervisor) -> None:
         """End the query; its lanes commit or abort first."""
@@ -424,6 +429,20 @@ def _stop(query: StreamingQuery) -> None:
         query.stop()
     except (Py4JJavaError, PySparkException):
         log.warning("Spark has not ended its query in time")
+
+
+def _make_usable(folder: Path) -> None:
+    """Make a folder that Spark writes to.
+
+    Raises:
+        UsageError, NeedsOperator: PATH_UNUSABLE.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+    except OSError as error:
+        raise unusable_path(error) from error
 
 
 def _forget_old_runs(folder: Path) -> None:

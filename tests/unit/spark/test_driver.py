@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -296,6 +297,21 @@ def test_a_run_has_caught_up_only_if_nothing_is_left_once_its_lanes_are_over(
     assert short is None or short.value.code == "COPY_INCOMPLETE"
     assert run.report()["caught_up"] is not (bool(left) or stopped)
     assert run.ended
+
+
+@pytest.mark.parametrize("folder", ["checkpoint", "receipts"])
+def test_a_start_that_spark_has_no_folder_for_takes_nothing_from_the_copy_that_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
+) -> None:
+    """As behind a start by another user: the one would be fenced, and the other end."""
+    (tmp_path / folder).touch()
+    monkeypatch.setattr(driver, "slots_of", lambda _: 1)
+    for name in ("warm_up", "open_clusters", "supervisor"):
+        monkeypatch.setattr(driver, name, Mock(side_effect=AssertionError(name)))
+    watch = cast(Any, SimpleNamespace(flow=SimpleNamespace(flow="orders", lanes=1)))
+    with pytest.raises(UsageError, match=f"{folder} cannot be used") as refused:
+        DriverRun(watch, "forever", tmp_path, os.getppid(), Begun("a")).execute(cast(Any, None))
+    assert refused.value.code == "PATH_UNUSABLE"
 
 
 def test_the_topics_are_noted_when_they_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
