@@ -43,7 +43,7 @@ class ConfigKind:
         return Path(named).absolute() if named else Path(onceover.__file__).parent.parent / self.folder
 
     def find(self, environ: Mapping[str, str]) -> list[Path]:
-        """Return the files of the directory by name; an absent directory has none.
+        """Return the files of the directory by name; where no variable names one, an absent one has none.
 
         Files whose stem is no valid name are left out: what editors and archives leave behind (``._x.yaml``),
         or what nobody could type.
@@ -65,12 +65,18 @@ class ConfigKind:
     def _files(self, environ: Mapping[str, str]) -> list[Path]:
         folder = self.directory(environ)
         try:
-            if not folder.is_dir():
-                return []
-            return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+            if folder.is_dir():
+                return sorted(
+                    path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file()
+                )
         except OSError as error:
             fix = f"let this user read the directory, or set {self.variable} to another one"
             raise BadConfig([Fault(str(folder), "", f"cannot be read ({error.strerror})", fix)]) from None
+        if environ.get(self.variable):
+            # A name that was mistyped, or a mount that is gone: without files, all would be in order.
+            seen, fix = f"{self.variable} names it, and it is no directory", f"correct {self.variable}"
+            raise BadConfig([Fault(str(folder), "", seen, f"{fix}, or see to the directory")])
+        return []
 
     def locate(self, ref: str | Path, environ: Mapping[str, str]) -> Path:
         """Return the file that ``ref`` names: a stem, or a path.
@@ -87,12 +93,16 @@ class ConfigKind:
             self._check_only(ref, [path.name for path in found if path.stem == ref], files[ref])
             return files[ref]
         folder = self.directory(environ)
-        fix = (
-            nearest_fix(ref, files)
-            if files
-            else f"put a {self.noun} there, or set {self.variable} to its directory"
-        )
-        raise BadConfig([Fault(str(folder), "", f'holds no {self.noun} "{ref}"', fix)])
+        raise BadConfig([Fault(str(folder), "", f'holds no {self.noun} "{ref}"', self._meant(ref, files))])
+
+    def _meant(self, ref: str, files: Mapping[str, Path]) -> str:
+        here = next((ref + suffix for suffix in _SUFFIXES if os.path.isfile(ref + suffix)), None)
+        if here is not None:
+            return f"name it by its path: .{os.sep}{here}"
+        if files:
+            return nearest_fix(ref, files)
+        # The folder may be one of an installation, where nobody keeps files.
+        return f"name a {self.noun} by its path, or set {self.variable} to its directory"
 
     def _check_only(self, ref: str, names: list[str], path: Path) -> None:
         if len(names) > 1:

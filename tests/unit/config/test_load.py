@@ -277,10 +277,43 @@ def test_a_directory_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> N
             look()
 
 
-def test_an_absent_flows_directory_names_the_variable(tmp_path: Path) -> None:
-    """Nobody has to know where flows are looked for."""
-    with pytest.raises(UsageError, match=r"gone: holds no flow file \"x\"; .*ONCEOVER_FLOWS"):
-        load_flow("x", environ={"ONCEOVER_FLOWS": str(tmp_path / "gone")})
+@pytest.mark.parametrize("name", ["gone", "file"])
+def test_a_directory_that_is_named_and_is_none_is_not_taken_for_an_empty_one(
+    tmp_path: Path, name: str
+) -> None:
+    """A name that was mistyped, a mount that is gone: without files ``status`` would say that all is well."""
+    (tmp_path / "file").write_text("")
+    environ = {variable: str(tmp_path / name) for variable in ("ONCEOVER_FLOWS", "ONCEOVER_CONNECT")}
+    for variable, look in (
+        ("ONCEOVER_FLOWS", lambda: find_flow_files(environ)),
+        ("ONCEOVER_FLOWS", lambda: listed_flow_files(environ)),
+        ("ONCEOVER_FLOWS", lambda: load_flow("x", environ=environ)),
+        ("ONCEOVER_CONNECT", lambda: find_connect_files(environ)),
+    ):
+        with pytest.raises(UsageError, match=rf"{name}: {variable} names it, and it is no directory"):
+            look()
+
+
+def test_an_absent_directory_that_nobody_named_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As beside an installed wheel; the way out is not to put files into that."""
+    monkeypatch.setattr("onceover.__file__", str(tmp_path / "onceover" / "__init__.py"))
+    assert find_flow_files({}) == []
+    with pytest.raises(
+        UsageError, match=r'holds no flow file "x"; name .* by its path, or set ONCEOVER_FLOWS'
+    ):
+        load_flow("x", environ={})
+
+
+def test_a_stem_of_a_file_where_one_stands_names_its_path(
+    write_flow: FlowWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stems are those of the flows directory, which the folder of the shell mostly is not."""
+    monkeypatch.chdir(write_flow(name="mine").parent)
+    (tmp_path / "flows").mkdir()
+    with pytest.raises(UsageError, match=r"name it by its path: \./mine\.yaml"):
+        load_flow("mine", environ={"ONCEOVER_FLOWS": str(tmp_path / "flows")})
 
 
 def test_the_shipped_flow_is_in_order() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from onceover.cli.terminal.output import CommandResult
 from onceover.cli.terminal.statustext import describe, headline
-from onceover.config.flow.load import load_flow
+from onceover.config.files import FLOWS_VARIABLE
+from onceover.config.flow.load import flows_dir, load_flow
 from onceover.errors import UsageError
 from onceover.exitstatus import worst
 from onceover.wiring.status import read_all, read_one
@@ -45,6 +46,7 @@ def _why(args: argparse.Namespace) -> CommandResult:
 def text(flows: Sequence[Mapping[str, Any]]) -> str:
     """Return the flows for people: first who needs somebody, then each by itself."""
     if not flows:
-        return "no flow files found"
+        fix = f"name one by its path, or set {FLOWS_VARIABLE} to their directory"
+        return f"no flow files in {flows_dir()}; {fix}"
     head = [headline(flows)] if len(flows) > 1 else []
     return "\n\n".join([*head, *map(describe, flows)])

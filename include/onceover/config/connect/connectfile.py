@@ -131,7 +131,13 @@ def load_connect(ref: str | Path, *, environ: Mapping[str, str] | None = None) -
 
 
 def find_connect_files(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the Connect files by name; an absent directory has none. The log names those left out."""
+    """Return the Connect files by name; an absent directory has none, unless it was named.
+
+    The log names those left out.
+
+    Raises:
+        UsageError: the directory cannot be read, or ``ONCEOVER_CONNECT`` names none.
+    """
     environment = variables(environ)
     misnamed = ", ".join(ascii(path.name) for path in CONNECT_FILES.misnamed(environment))
     if misnamed:

@@ -91,7 +91,11 @@ def flows_dir(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def find_flow_files(environ: Mapping[str, str] | None = None) -> list[Path]:
-    """Return the flow files of the flows directory by name; an absent directory has none."""
+    """Return the flow files of the flows directory by name; an absent one has none, unless it was named.
+
+    Raises:
+        UsageError: the directory cannot be read, or ``ONCEOVER_FLOWS`` names none.
+    """
     return FLOW_FILES.find(variables(environ))
 
 
