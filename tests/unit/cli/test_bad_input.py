@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -71,6 +72,8 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "audit flights-dr --full --since start",
         "audit flights-dr --report .",
         "audit flights-dr --report file/report.html",
+        "audit flights-dr --report pipe",
+        "audit flights-dr --report link",
         "connectors list nowhere",
         "connectors plan flights",
         "connectors plan flights --connector a --all",
@@ -93,12 +96,15 @@ def test_bad_input_is_told_in_one_message(
 ) -> None:
     """It names what was wrong, and no traceback or file of ours."""
     (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    os.mkfifo(tmp_path / "pipe")
     assert main(shlex.split(typed)) == 2
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith("error: ") and shown.err.count("error:") == 1
     assert "unexpected" not in shown.err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
 
 
 @pytest.mark.parametrize("parser", list(leaves(build_parser())), ids=lambda parser: parser.prog)

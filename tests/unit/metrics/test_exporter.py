@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -599,15 +600,25 @@ def test_one_look_is_written_whole(folder: Path, capsys: pytest.CaptureFixture[s
         (["--partitions", "-1"], "number of partitions"),
         (["--output", "x.prom"], "is for one look"),
         (["--once", "--output", "/no/such/x.prom"], "/no/such"),
+        (["--once", "--output", "pipe"], "it is no file"),
+        (["--once", "--output", "link"], "it is no file"),
     ],
 )
 def test_bad_input_is_refused_with_one_message(
-    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: str,
 ) -> None:
+    monkeypatch.chdir(folder)
+    os.mkfifo("pipe")
+    os.symlink("/dev/stdout", "link")
     assert main(["metrics", *arguments]) == 2
     said = capsys.readouterr()
     assert words in said.err
     assert said.out == ""
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode) and os.path.islink("link")
 
 
 def test_a_port_that_is_taken_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

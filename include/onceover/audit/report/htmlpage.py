@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,17 @@ def drawn(svg: str) -> str:
     from markupsafe import Markup
 
     return Markup(svg)  # noqa: S704 - drawn from numbers alone (onceover.audit.report.plots)
+
+
+def is_replaceable(path: Path) -> bool:
+    """Tell whether ``put`` may put a file there: nothing is, or a file.
+
+    Anything else would be replaced as well: for root, ``/dev/null`` by a page that nobody else may open.
+    """
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return True
 
 
 def put(text: str, path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.codes import AuditCode
+from onceover.audit.report.htmlpage import is_replaceable
 from onceover.audit.report.runs import is_served
 from onceover.cli.sparkjob import JobEnd, job_end, running_job
 from onceover.cli.terminal.display import Display, ProgressRate
@@ -91,12 +92,12 @@ def _check_report(path: Path | None, *, show_payload: bool) -> None:
             resolve="give another path with --report",
         )
     folder = next(folder for folder in path.absolute().parents if folder.exists())
-    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    if not is_replaceable(path) or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(
             "the report cannot be written there",
             code=AuditCode.REPORT,
             where=str(path),
-            expected="a file in a directory that this user may write",
+            expected="a file, or nothing yet, in a directory that this user may write",
             resolve="give another path with --report",
         )
 

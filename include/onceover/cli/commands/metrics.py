@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from onceover.audit.report.htmlpage import put
+from onceover.audit.report.htmlpage import is_replaceable, put
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import ending_signals
 from onceover.config import files as config_files
@@ -39,8 +39,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     if args.once:
         path = None if args.output is None else Path(args.output).absolute()
         if path is not None:
-            # Before anybody is asked; a folder that is not there would be one that nobody reads.
-            path.parent.stat()
+            _check_output(path)
         return _once(look_once(paths(), settings).decode(), path)
     exporter = Exporter(paths, settings)
     names_log = logging.getLogger(config_files.__name__)
@@ -61,6 +60,18 @@ def run(args: argparse.Namespace) -> CommandResult:
         names_log.setLevel(level)
         exporter.close()
     return CommandResult({"host": args.host, "port": port}, "ended")
+
+
+def _check_output(path: Path) -> None:
+    """Refuse before anybody is asked what cannot be written; a folder that is not there would be nobody's."""
+    path.parent.stat()
+    if not is_replaceable(path):
+        raise UsageError(
+            "the metrics would replace what is there, and it is no file",
+            where=str(path),
+            expected="a file, or nothing yet",
+            resolve="give another path with --output; without it they are printed",
+        )
 
 
 def _once(text: str, path: Path | None) -> CommandResult:
