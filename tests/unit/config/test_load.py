@@ -264,6 +264,16 @@ def test_other_files_of_the_directory_are_looked_at_as_carefully(
     assert advise(flow, *resolve_clients(flow)) == []
 
 
+@pytest.mark.parametrize(("schedule", "told"), [("@daily", 0), ("@weekly", 1), ("@monthly", 1), (None, 0)])
+def test_a_schedule_that_outlasts_positions_is_told(
+    write_flow: FlowWriter, tmp_path: Path, schedule: str | None, told: int
+) -> None:
+    """Brokers forget a group that commits nothing for a week: each run would stop everywhere."""
+    flow = load_flow(write_flow({"schedules": {"replicate": schedule}}), environ=ENVIRON)
+    sentences = advise(flow, *resolve_clients(flow, environ=ENVIRON), {"ONCEOVER_FLOWS": str(tmp_path)})
+    assert ["PROGRESS_MISSING" in each for each in sentences] == [True] * told
+
+
 def test_a_directory_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
     """And not taken for an empty one; in Airflow it shows as an import error with this text."""
     unreadable = str(tmp_path / ("x" * 300))

@@ -17,6 +17,8 @@ from onceover.config.flow.load import find_flow_files, load_flow, read_keys
 from onceover.errors import UsageError
 
 _SECRET_NAME: Final = re.compile(r"pass|secret|token|credential|private|api_?key", re.IGNORECASE)
+# So far apart that a run would find its positions gone.
+_WEEK_AND_MORE: Final = frozenset({"@weekly", "@monthly", "@quarterly", "@yearly"})
 _LOOPBACK: Final = ("127.", "[::1]", "localhost")
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
@@ -31,6 +33,7 @@ def advise(
         *_cluster("target", flow, flow.target, target),
         *_state(flow, target),
         *_handler_args(flow),
+        *_seldom(flow),
         *_same_name(flow, others),
         *_other_aliases(flow, (source, target), others, environ),
         *_round(flow, others),
@@ -69,6 +72,15 @@ def _handler_args(flow: Flow) -> Iterator[str]:
                 f"handler_args.{shown_key(key)} looks like a secret and stands in the flow file, and Spark's "
                 'workers get it as an option; write "${NAME}" and set the variable'
             )
+
+
+def _seldom(flow: Flow) -> Iterator[str]:
+    if flow.schedules.replicate in _WEEK_AND_MORE:
+        yield (
+            f"schedules.replicate is {flow.schedules.replicate}: brokers forget positions that were not "
+            "committed for offsets.retention.minutes, seven days by default, and a run that finds none stops "
+            "every partition (PROGRESS_MISSING); let it run more often, or have that raised on the target"
+        )
 
 
 def _same_name(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
