@@ -174,7 +174,7 @@ class GroupSync:
         self.release(plan)
         if plan.watched:
             caller.tell("looking twice at what somebody else has committed ...")
-        if plan.steps and caller.pause(WATCH_S if plan.watched else 0.0):
+        if plan.changes and caller.pause(WATCH_S if plan.watched else 0.0):
             applied.interrupted = True
         elif plan.steps:
             with self._journal(approval) as journal:

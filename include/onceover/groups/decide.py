@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from onceover.groups.codes import GroupCode
+from onceover.kafka.calls import NO_EPOCH
 from onceover.kafka.codes import KafkaCode
 from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
@@ -114,12 +115,15 @@ class Remembered:
         at_ms: when.
         stands: what known positions stand for that were put there and are not exact: the receiving log began
             behind the counterpart, or what was read is not copied yet. Older releases did not say.
+        meant: which of the known positions were about to be written, and were not seen there yet. Older
+            releases did not say.
     """
 
     given: int
     known: frozenset[int]
     at_ms: int
     stands: Mapping[int, OtherPosition] = field(default_factory=dict)
+    meant: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +137,8 @@ class PartitionFacts:
         giving_end: LSO of the giving partition; None when it is not needed.
         copied: giving offset up to which records are on the other side; None where all are.
         translation: exact counterpart of ``committed``, or of ``copied`` where that is smaller.
-        current: what the group has committed on the receiving side; ``current_metadata`` beside it.
+        current: what the group has committed on the receiving side; ``current_metadata`` and
+            ``current_epoch`` beside it.
         start: first offset of the receiving log; ``end`` its high watermark.
         last: what was written in this direction, ``opposite`` in the other one.
         problem: why this partition cannot be translated at all: code and text.
@@ -149,6 +154,7 @@ class PartitionFacts:
     translation: Translation | None = None
     current: int | None = None
     current_metadata: str = ""
+    current_epoch: int = NO_EPOCH
     start: int = 0
     end: int = 0
     last: Remembered | None = None
@@ -234,9 +240,13 @@ class PartitionFacts:
     @property
     def is_known(self) -> bool:
         """True when what the receiving side holds was written, or seen there, by us."""
-        seen = frozenset[int]() if self.opposite is None else frozenset({self.opposite.given})
-        known = seen if self.last is None else seen | self.last.known
-        return self.current in known
+        if self.held is None and self.opposite is not None and self.current == self.opposite.given:
+            return True
+        if self.last is None or self.current not in self.last.known:
+            return False
+        # We commit no epoch, readers that have read up to there do: whoever was killed before the write, or
+        # refused it, has not written what it meant to.
+        return self.current not in self.last.meant or self.current_epoch == NO_EPOCH
 
 
 @dataclass(frozen=True)
@@ -301,7 +311,8 @@ def remembered(facts: PartitionFacts, decision: Decision, now_ms: int) -> Rememb
     # Which direction was the last one is told by these times: whoever comes after one whose clock is ahead is
     # the later one all the same.
     at_ms = now_ms if facts.opposite is None else max(now_ms, facts.opposite.at_ms + 1)
-    return Remembered(given, known, at_ms, _stands(facts, decision.to))
+    meant = known - {facts.current}
+    return Remembered(given, known, at_ms, _stands(facts, decision.to), meant)
 
 
 def _stands(facts: PartitionFacts, to: int | None) -> dict[int, OtherPosition]:

@@ -129,8 +129,10 @@ def _entries(piece: Mapping[str, Any]) -> Iterable[tuple[TopicPartition, Remembe
                 whole_number(int(at)): OtherPosition(*map(whole_number, stand))
                 for at, stand in entry.get("stands", {}).items()
             }
+            meant = frozenset(map(whole_number, entry.get("meant", ())))
+            given, at_ms = whole_number(entry["given"]), whole_number(entry["at_ms"])
             tp = TopicPartition(name(topic), partition_number(number))
-            yield tp, Remembered(whole_number(entry["given"]), known, whole_number(entry["at_ms"]), stands)
+            yield tp, Remembered(given, known, at_ms, stands, meant)
 
 
 def _value(entries: Mapping[TopicPartition, Remembered]) -> dict[str, Any]:
@@ -139,11 +141,26 @@ def _value(entries: Mapping[TopicPartition, Remembered]) -> dict[str, Any]:
         value: dict[str, Any] = {"given": entry.given, "known": sorted(entry.known), "at_ms": entry.at_ms}
         if entry.stands:
             value["stands"] = {str(at): list(stand) for at, stand in sorted(entry.stands.items())}
+        if entry.meant:
+            value["meant"] = sorted(entry.meant)
         topics.setdefault(tp.topic, {})[str(tp.partition)] = value
     return {"v": VERSION, "topics": topics}
 
 
 def _joined(before: Remembered, entry: Remembered) -> Remembered:
-    latest = sorted(before.known - entry.known)[-_KEPT:]
+    """Return an entry with what stays known of the one before.
+
+    What another sync may have yet to write stays. What was replaced by what is seen there now does not:
+    whoever stands there again was moved there by somebody else.
+    """
+    seen = entry.known - entry.meant
+    waiting = before.meant - seen
+    still = waiting if seen & before.meant else before.known - seen
+    latest = frozenset(sorted(still - entry.known)[-_KEPT:])
     kept = {at: stand for at, stand in before.stands.items() if at in latest}
-    return replace(entry, known=entry.known.union(latest), stands=kept | dict(entry.stands))
+    return replace(
+        entry,
+        known=entry.known | latest,
+        stands=kept | dict(entry.stands),
+        meant=entry.meant | (waiting & latest),
+    )

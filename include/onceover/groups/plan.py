@@ -367,7 +367,11 @@ def _is_news(facts: PartitionFacts) -> bool:
     if facts.is_back:
         # Where it is is on record from the way over; a pair of these positions is none of the map's.
         return False
-    return facts.held is None or not facts.is_known or facts.held.given != facts.committed
+    held = facts.held
+    if held is None or not facts.is_known or held.given != facts.committed:
+        return True
+    # What was meant is there by now: what it has replaced is known no longer.
+    return facts.current in held.meant
 
 
 def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:

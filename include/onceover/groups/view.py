@@ -26,7 +26,7 @@ from onceover.groups.memory import GroupMemory
 from onceover.groups.plan import GroupFacts, GroupView
 from onceover.groups.settle import GroupSettler
 from onceover.groups.strays import Copies, find_strays, stray_facts
-from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin, GroupListing
 from onceover.kafka.ports import Cluster, TopicInfo
@@ -396,6 +396,7 @@ class GroupReader:
                 metadata=committed.metadata if committed else "",
                 current=current.offset if current else None,
                 current_metadata=current.metadata if current else "",
+                current_epoch=current.leader_epoch if current else NO_EPOCH,
                 last=commits.last.get(giving),
                 opposite=group.opposite.get(giving),
                 problem=problems.get(giving)

@@ -365,3 +365,37 @@ def test_a_topic_deleted_on_both_sides_blocks_nobody(groups: Groups) -> None:
     groups.run("apply")
     assert offset_of(groups.target, name, other) == 9
     assert groups.run("apply")["changes"] == []
+
+
+def test_a_group_that_is_moved_back_there_stays_where_somebody_has_put_it(groups: Groups) -> None:
+    """Every position of a quiet topic is one that it was put to before."""
+    replica, name = groups.replica, groups.name("quiet")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(6))
+    replica.copy()
+    for offset in (3, 4, 5):
+        commit(groups.source, name, topic, {0: offset})
+        groups.run("apply")
+    groups.run("apply")
+    commit(groups.target, name, topic, {0: 4})
+    found = groups.run("apply", expect=OPERATOR)
+    assert groups.decision(found, "quiet") == ("left alone", "COMMITTED_ELSEWHERE")
+    assert offset_of(groups.target, name, topic) == 4
+
+
+def test_who_has_read_to_where_a_killed_sync_was_to_put_it_is_not_passed_over(groups: Groups) -> None:
+    """Remembered, and never written: the reader's own commit tells of it by its leader epoch."""
+    replica, name = groups.replica, groups.name("reached")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(6))
+    replica.copy()
+    commit(groups.source, name, topic, {0: 3})
+    groups.run("apply")
+    commit(groups.source, name, topic, {0: 5})
+    groups.killed_at(Step.GROUP_COMMIT, 1)
+    assert offset_of(groups.target, name, topic) == 3
+    assert consume(groups.target, name, topic, 2) == [3, 4]
+    commit(groups.source, name, topic, {0: 6})
+    found = groups.run("apply", expect=OPERATOR)
+    assert groups.decision(found, "reached") == ("left alone", "COMMITTED_ELSEWHERE")
+    assert offset_of(groups.target, name, topic) == 5

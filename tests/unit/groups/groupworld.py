@@ -11,8 +11,9 @@ from typing import Any
 from onceover.errors import OnceoverError
 from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Direction, PartitionFacts, Remembered
+from onceover.groups.entries import entries_of, rewritten
 from onceover.groups.plan import GroupFacts, GroupView
-from onceover.kafka.calls import CommittedOffset, OffsetToCommit
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import HasMembers
 from onceover.kafka.groups.offsets import GroupOffsets
@@ -31,6 +32,7 @@ class World:
 
     Attributes:
         here: what groups have committed on the giving side; ``there`` likewise, of the receiving one.
+        epochs: of leaders, as readers commit them there; we commit none.
         members: groups with members there.
         broken: what reading a group's offsets raises there.
         pending: groups for which a transaction commits there.
@@ -44,6 +46,7 @@ class World:
 
     here: dict[str, int] = field(default_factory=dict)
     there: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
     members: set[str] = field(default_factory=set)
     broken: dict[str, OnceoverError] = field(default_factory=dict)
     errors: tuple[OnceoverError, ...] = ()
@@ -56,11 +59,22 @@ class World:
     before_commit: Callable[[str], None] = lambda _: None
     log: list[tuple[str, str]] = field(default_factory=list)
     forgetful: dict[str, OnceoverError] = field(default_factory=dict)
-    remembered: dict[str, Remembered] = field(default_factory=dict)
+    pieces: dict[str, dict[int, Any]] = field(default_factory=dict)
     looks: int = 0
     requests: list[str] = field(default_factory=list)
 
     direction = Direction.FAILOVER
+
+    @property
+    def remembered(self) -> dict[str, Remembered]:
+        """What is remembered of each group, as the topic joins it."""
+        told = {group: entries_of(pieces).get(THERE) for group, pieces in self.pieces.items()}
+        return {group: entry for group, entry in told.items() if entry is not None}
+
+    def remember(self, **entries: Remembered) -> World:
+        """Let something have been remembered of groups."""
+        self.write(self.direction, {group: {THERE: entry} for group, entry in entries.items()})
+        return self
 
     @property
     def memory(self) -> World:
@@ -85,7 +99,7 @@ class World:
     # ---- GroupSettler
 
     def settle(self, groups: Mapping[str, TopicPartition]) -> dict[str, OnceoverError]:
-        assert set(groups.values()) == {THERE}
+        assert set(groups.values()) <= {THERE}
         for group in groups.keys() - self.unsettled.keys():
             self.settled(group)
         return {group: self.unsettled[group] for group in groups.keys() & self.unsettled.keys()}
@@ -124,6 +138,7 @@ class World:
             giving_end=50,
             translation=None if committed is None else Translated(committed + SHIFT),
             current=self.there.get(name),
+            current_epoch=self.epochs.get(name, NO_EPOCH),
             end=50 + SHIFT,
             last=self.remembered.get(name),
             problem=(GroupCode.COMMIT_PENDING, "a transaction commits there")
@@ -143,12 +158,12 @@ class World:
         for group, entries in changes.items():
             if group in self.forgetful:
                 continue
-            for entry in entries.values():
-                self.log.append(("remember", group))
-                if entry is None:
-                    self.remembered.pop(group)
-                else:
-                    self.remembered[group] = entry
+            self.log += [("remember", group)] * len(entries)
+            pieces = self.pieces.setdefault(group, {})
+            for number, value in rewritten(pieces, entries).items():
+                pieces.pop(number, None)
+                if value is not None:
+                    pieces[number] = value
         return {group: error for group, error in self.forgetful.items() if group in changes}
 
     # ---- GroupAdmin of the receiving side

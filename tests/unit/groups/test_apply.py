@@ -89,9 +89,13 @@ def test_the_memory_is_made_ready_before_every_write() -> None:
 
 
 def test_applied_again_nothing_is_written() -> None:
+    """But that what was about to be written is there; then not even that."""
     world = World(here={"a": 4})
     sync = Sync(world)
     sync.apply()
+    world.log.clear()
+    assert sync.apply().done == []
+    assert world.log == [("prepare", "3"), ("remember", "a")]
     world.log.clear()
     assert sync.apply().done == []
     assert world.log == []
@@ -103,6 +107,22 @@ def test_a_group_with_members_is_left_alone_and_the_others_go_on() -> None:
     assert world.there == {"b": 7 + SHIFT}
     assert codes(applied) == {"a": "HAS_MEMBERS"}
     assert applied.exit_code == DONE
+
+
+def test_who_joined_at_the_last_moment_and_read_to_where_the_group_was_to_go_is_not_passed_over() -> None:
+    """That position was remembered, and refused: who commits it has read up to there, and no further."""
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    sync.apply()
+    world.here["a"] = 7
+    world.before_commit = world.members.add
+    sync.apply()
+    world.before_commit = lambda _: None
+    world.members.clear()
+    world.there["a"], world.epochs["a"] = 7 + SHIFT, 0
+    world.here["a"] = 9
+    assert codes(sync.apply()) == {"a": "COMMITTED_ELSEWHERE"}
+    assert world.there == {"a": 7 + SHIFT}
 
 
 def test_members_that_join_at_the_last_moment_are_left_alone() -> None:

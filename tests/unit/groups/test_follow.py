@@ -43,6 +43,22 @@ def test_groups_are_kept_in_place() -> None:
     assert followed.document()["delay_ms"]["max"] is not None
 
 
+@pytest.mark.parametrize("quiet", [0, 1, 3], ids=lambda looks: f"{looks} looks in place before")
+def test_a_group_that_is_moved_back_there_to_where_it_once_was_is_somebody_elses(quiet: int) -> None:
+    """With a few records an hour any place that a person moves it back to is one that it was put to."""
+    world = World(here={"a": 4})
+
+    def between(look: int) -> None:
+        if look <= 3:
+            world.here["a"] = 4 + look
+        elif look == 4 + quiet:
+            world.there["a"] = (6 if quiet else 5) + SHIFT
+
+    followed = Run(world, 6 + quiet, between).go()
+    assert {refusal.code for refusal in followed.refused} == {"COMMITTED_ELSEWHERE"}
+    assert world.there == {"a": (6 if quiet else 5) + SHIFT}
+
+
 def test_what_is_left_alone_is_told_once_and_when_it_is_over() -> None:
     world = World(here={"a": 4}, members={"a"})
     run = Run(world, 4, lambda n: world.members.discard("a") if n == 3 else None)

@@ -141,6 +141,28 @@ def test_what_positions_stand_for_is_remembered_as_long_as_they_are_known(log: L
     assert opened(log).of(Direction.FAILOVER, "a")[TP].stands == {}
 
 
+def test_what_was_replaced_is_forgotten_once_that_is_seen_and_what_another_sync_may_yet_write_is_not(
+    log: Log,
+) -> None:
+    memory, now = opened(log), 10
+
+    def write(seen: int, *meant: int) -> tuple[list[int], list[int]]:
+        nonlocal now
+        now += 1
+        new = Remembered(1, frozenset({seen, *meant}), now, {}, frozenset(meant))
+        memory.write(Direction.FAILOVER, {"a": {TP: new}})
+        told = opened(log).of(Direction.FAILOVER, "a")[TP]
+        return sorted(told.known), sorted(told.meant)
+
+    assert write(100, 200) == ([100, 200], [200])
+    # Two syncs, each from where it has seen the group: the later look was the first to remember.
+    assert write(200, 300) == ([200, 300], [300])
+    assert write(200) == ([200, 300], [300])
+    assert write(200, 250) == ([200, 250, 300], [250, 300])
+    assert write(300) == ([250, 300], [250])
+    assert write(300, 400) == ([250, 300, 400], [250, 400])
+
+
 def large(count: int, name: str = "payments.transactions") -> dict[TopicPartition, Remembered]:
     return {TopicPartition(name, number): entry(number) for number in range(count)}
 

@@ -129,7 +129,7 @@ def test_a_lag_that_is_not_known_is_said_and_does_not_matter() -> None:
 def test_with_the_giving_side_gone_groups_are_told_where_they_stand() -> None:
     """A remark of its own although every row has the same code."""
     world = World(here={"old": 4}, there={"old": 104})
-    world.remembered = {"old": Remembered(4, frozenset({104}), NOW_MS - 60_000)}
+    world.remember(old=Remembered(4, frozenset({104}), NOW_MS - 60_000))
     world.broken = {}
     seen = world.read()
     away = Retriable("no broker of east answers")
@@ -149,8 +149,7 @@ def test_only_who_has_a_position_where_it_comes_from_can_be_misplaced() -> None:
         there={"ahead": 120, "gone": 104, "left": 104, "passed": 101},
         members={"busy", "left"},
         types={"shared": "share"},
-        remembered={"gone": ours, "left": ours},
-    )
+    ).remember(gone=ours, left=ours)
     made = plan(world)
     assert {r.object for r in made.refused} == {
         "ahead east.orders:0",
@@ -166,7 +165,7 @@ def test_only_who_has_a_position_where_it_comes_from_can_be_misplaced() -> None:
 
 def test_who_could_not_be_read_is_not_taken_for_one_that_has_no_position() -> None:
     """It was put in place before, and its coordinator does not answer now."""
-    world = World(there={"away": 104}, remembered={"away": Remembered(4, frozenset({104}), NOW_MS - 60_000)})
+    world = World(there={"away": 104}).remember(away=Remembered(4, frozenset({104}), NOW_MS - 60_000))
     world.broken["away"] = Retriable("its coordinator is away", resolve="run again")
     (refusal,) = plan(world).misplaced()
     assert (refusal.object, refusal.code, refusal.passes) == ("away", "UNKNOWN", True)
