@@ -308,11 +308,23 @@ class GroupSync:
             elif row.facts.receiving in now.pending:
                 applied.refused.append(_pending(row, "a transaction commits there"))
                 applied.temporary = True
-            elif _stands(row, now) or (again and _is_written(row, now)):
+            elif _stands(row, now) or (_is_written(row, now) and (again or not row.decision.watch)):
+                # Also where another sync was the first to put it there.
                 kept.append(row)
+            elif self._is_ours(steps.group, row, now):
+                applied.refused.append(_overtaken(row, now.committed))
+                applied.temporary = True
             else:
                 applied.refused.append(_moving(row, now.committed))
         return kept
+
+    def _is_ours(self, group: str, row: Row, now: GroupOffsets) -> bool:
+        """Tell whether another sync of this flow has put it where it is: it has remembered that before."""
+        if row.decision.watch:
+            # Whoever moves while it is looked at twice is somebody.
+            return False
+        entry = self._reader.memory.of(self._reader.direction, group).get(row.facts.receiving)
+        return entry is not None and _offset(now.committed, row.facts.receiving) in entry.known
 
     def _look_behind(self, written: Mapping[str, Sequence[Row]], applied: AppliedGroups) -> None:
         """Name who began to commit in a transaction in the moment of the write: one of both is not seen."""
@@ -423,6 +435,18 @@ def _given_anew(row: Row, given: Mapping[TopicPartition, CommittedOffset]) -> Re
 def _pending(row: Row, text: str) -> Refusal:
     resolve = "look whether its reader goes on behind what it has read, and run again once it is decided"
     return Refusal(row.object, GroupCode.COMMIT_PENDING, text, resolve, passes=True)
+
+
+def _overtaken(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:
+    seen = _offset(now, row.facts.receiving)
+    return Refusal(
+        row.object,
+        GroupCode.COMMITS_MOVE,
+        f"another sync of this flow has moved it meanwhile: {row.facts.current} became {seen}",
+        "run again",
+        blocks=False,
+        passes=True,
+    )
 
 
 def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:

@@ -68,7 +68,7 @@ class World:
     @property
     def remembered(self) -> dict[str, Remembered]:
         """What is remembered of each group, as the topic joins it."""
-        told = {group: entries_of(pieces).get(THERE) for group, pieces in self.pieces.items()}
+        told = {group: self.of(self.direction, group).get(THERE) for group in self.pieces}
         return {group: entry for group, entry in told.items() if entry is not None}
 
     def remember(self, **entries: Remembered) -> World:
@@ -147,6 +147,10 @@ class World:
         )
 
     # ---- GroupMemory
+
+    def of(self, direction: Direction, group: str) -> dict[TopicPartition, Remembered]:
+        assert direction is self.direction
+        return entries_of(self.pieces.get(group, {}))
 
     def prepare(self, replication_factor: int) -> None:
         self.log.append(("prepare", str(replication_factor)))

@@ -162,6 +162,44 @@ def test_stopped_where_nothing_is_left_to_write_it_is_done() -> None:
     assert (applied.exit_code, applied.document()["interrupted"]) == (DONE, False)
 
 
+def beside(world: World, here: int) -> None:
+    """Let another sync, which sees the group there by then, overtake the next one before its write."""
+
+    def overtake(_: str) -> None:
+        world.settled = lambda _: None
+        seen, world.here["a"] = world.here["a"], here
+        assert len(Sync(world).apply().done) == 1
+        world.here["a"] = seen
+
+    world.settled = overtake
+
+
+def test_where_another_sync_was_the_first_to_put_a_group_it_is_in_place() -> None:
+    world = World(here={"a": 4})
+    beside(world, 4)
+    applied = Sync(world).apply()
+    assert (codes(applied), applied.exit_code, world.there) == ({}, DONE, {"a": 4 + SHIFT})
+
+
+def test_a_group_that_another_sync_has_moved_meanwhile_is_nobody_elses_and_looked_at_again() -> None:
+    """A switchover, which waits for what passes, ended for a reader that there was none of."""
+    world = World(here={"a": 4})
+    Sync(world).apply()
+    world.here["a"] = 7
+    beside(world, 6)
+    applied = Sync(world).apply()
+    assert (codes(applied), applied.exit_code) == ({"a": "COMMITS_MOVE"}, TEMPORARY)
+    assert [(r.passes, r.resolve) for r in applied.misplaced] == [(True, "run again")]
+    assert (Sync(world).apply().exit_code, world.there) == (DONE, {"a": 7 + SHIFT})
+
+
+def test_who_comes_to_where_its_group_was_to_be_put_while_it_is_looked_at_is_left_alone() -> None:
+    world = World(here={"a": 4}, there={"a": 101})
+    sync = Sync(world)
+    sync.during_wait = lambda: world.there.update(a=4 + SHIFT)
+    assert [(r.code, r.passes) for r in sync.apply().misplaced] == [("COMMITS_MOVE", False)]
+
+
 def test_what_is_not_known_is_not_written() -> None:
     world = World(here={"a": 4, "b": 7, "c": 9})
     world.broken = {"a": Retriable("away"), "b": UsageError("not authorized", code="NOT_AUTHORIZED")}
