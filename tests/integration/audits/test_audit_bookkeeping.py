@@ -17,6 +17,7 @@ from onceover.model import TopicPartition, lane_of
 from onceover.positions.index import read_map
 from onceover.state import names
 from onceover.state.records.verdicts import START
+from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.audit import AuditRequest, audit_bookkeeping
@@ -24,6 +25,7 @@ from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupRequest
 from tests.support.flows.feeds import PARTITIONS, feed
 from tests.support.flows.groups import commit, committed, offset_of
+from tests.support.flows.killed import killed_command
 from tests.support.flows.operations import apply_groups
 from tests.support.flows.replica import Replica
 from tests.support.worlds.contentaudit import audit
@@ -118,6 +120,21 @@ def test_claims_of_a_flow_that_copied_well_are_right(replica: Replica) -> None:
         Area.RECEIPTS: 2 * PARTITIONS,
         Area.GROUPS: PARTITIONS,
     }
+
+
+def test_a_group_whose_move_was_cut_off_stands_where_it_stood_before(replica: Replica) -> None:
+    """Remembered, and not written: nobody claims that it is where it was to be put."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit(replica.source_client, _GROUP, topic, {0: 3})
+    apply_groups(replica.flow.watch.flow, GroupRequest(patterns=[_GROUP]))
+    commit(replica.source_client, _GROUP, topic, {0: 7})
+    path = replica.flow.path
+    arguments = ["groups", "apply", str(path), "--group", _GROUP]
+    killed_command(Step.GROUP_COMMIT, 1, arguments, path.with_suffix(".log"))
+    assert offset_of(replica.target_client, _GROUP, topic) == 3
+    assert bad(checked(replica)) == []
 
 
 def test_claims_that_are_wrong_are_found(replica: Replica) -> None:

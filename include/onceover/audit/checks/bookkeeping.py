@@ -179,9 +179,19 @@ def _groups(
                 if isinstance(current, str):
                     yield _unread(group, work[tp].seen.source, current)
                 elif current in mine[tp].known:
-                    yield _stands(work[tp], group, mine[tp], current, look)
+                    check = _stands(work[tp], group, mine[tp], current, look)
+                    if not _is_cut_off(check, mine[tp], current):
+                        yield check
     finally:
         memory.close()
+
+
+def _is_cut_off(check: Check, entry: Remembered, current: int | str) -> bool:
+    """Tell whether a group stands where it stood before a move that was remembered, and not written.
+
+    Nobody claims that it is further; one that stands too far is told of in any case.
+    """
+    return check.repeated > 0 and bool(entry.meant) and current not in entry.meant
 
 
 def _stands(work: PartitionClaims, group: str, entry: Remembered, current: int, look: RecordLooks) -> Check:
