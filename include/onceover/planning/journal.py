@@ -9,6 +9,7 @@ Nothing here is ever read to decide anything (G4), and no line holds a secret (G
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,10 +18,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from onceover.clock import now_ms
-from onceover.errors import OnceoverError, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.codes import PlanningCode
 from onceover.planning.plan import Change, Plan, Refusal
+
+log = logging.getLogger(__name__)
 
 PLANNED: Final = "planned"
 DONE: Final = "done"
@@ -53,9 +56,22 @@ class Journal:
         self.close()
 
     def planned(self, plan: Plan) -> None:
-        """Write down every change of a plan that is about to be applied."""
+        """Write down every change of a plan that is about to be applied.
+
+        Raises:
+            UsageError: JOURNAL, it cannot be written.
+        """
         self._applying = plan.operation, plan.plan_id
-        self._write(self._line(change, PLANNED) for change in plan.changes)
+        try:
+            self._write(self._line(change, PLANNED) for change in plan.changes)
+        except OSError as error:
+            raise UsageError(
+                f"the journal cannot be written: {error.strerror}",
+                code=PlanningCode.JOURNAL,
+                where=str(self.path),
+                expected="a directory that this user may write, with room",
+                resolve="set ONCEOVER_HOME to one, then run again: the plan is computed anew",
+            ) from error
 
     @contextmanager
     def applying(self, plan: Plan) -> Iterator[None]:
@@ -68,16 +84,30 @@ class Journal:
             raise
 
     def done(self, *changes: Change) -> None:
-        """Write down that changes were made."""
-        self._write(self._line(change, DONE) for change in changes)
+        """Write down that changes were made.
+
+        Raises:
+            NeedsOperator: JOURNAL, it cannot be written any more.
+        """
+        self._amid(self._line(change, DONE) for change in changes)
 
     def refused(self, refusals: Iterable[Refusal]) -> None:
-        """Write down what a cluster did not do."""
-        self._write({**self._line(None, REFUSED), "error": refusal.document()} for refusal in refusals)
+        """Write down what a cluster did not do.
+
+        Raises:
+            NeedsOperator: as ``done``.
+        """
+        self._amid({**self._line(None, REFUSED), "error": refusal.document()} for refusal in refusals)
 
     def failed(self, error: OnceoverError) -> None:
-        """Write down what ended the operation before its end."""
-        self._write([{**self._line(None, FAILED), "error": error.as_dict()}])
+        """Write down what ended the operation before its end; where that cannot be, the log has it alone.
+
+        Whoever runs it is told of that error, and not of a disk that is full as well.
+        """
+        try:
+            self._write([{**self._line(None, FAILED), "error": error.as_dict()}])
+        except OSError as unwritten:
+            log.warning("%s cannot be written (%s): %s", self.path, unwritten.strerror, error)
 
     def close(self) -> None:
         """Close the file."""
@@ -96,23 +126,28 @@ class Journal:
             "approved": self._approved,
         }
 
+    def _amid(self, lines: Iterable[dict[str, Any]]) -> None:
+        try:
+            self._write(lines)
+        except OSError as error:
+            # No bad usage any more: something may have been changed by now.
+            raise NeedsOperator(
+                f"the journal cannot be written any more: {error.strerror}",
+                code=PlanningCode.JOURNAL,
+                where=str(self.path),
+                expected="room, and a directory that this user may write",
+                seen="changes that were made since, or were not, and are not in it",
+                resolve="make room, then run again: the plan is computed anew, without what was done",
+            ) from error
+
     def _write(self, lines: Iterable[dict[str, Any]]) -> None:
         text = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
         if not text:
             return
-        try:
-            descriptor = self._open()
-            while text:
-                text = text[os.write(descriptor, text) :]
-            os.fsync(descriptor)
-        except OSError as error:
-            raise UsageError(
-                f"the journal cannot be written: {error.strerror}",
-                code=PlanningCode.JOURNAL,
-                where=str(self.path),
-                expected="a directory that this user may write, with room",
-                resolve="set ONCEOVER_HOME to one, then run again: the plan is computed anew",
-            ) from error
+        descriptor = self._open()
+        while text:
+            text = text[os.write(descriptor, text) :]
+        os.fsync(descriptor)
 
     def _open(self) -> int:
         if self._descriptor is None:

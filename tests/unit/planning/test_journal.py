@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onceover.errors import Retriable, UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.planning.journal import Journal
 from onceover.planning.plan import Change, Plan, Refusal
 
@@ -112,6 +114,51 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with Journal(path) as journal, pytest.raises(UsageError, match="journal cannot be written") as caught:
         journal.planned(PLAN)
     assert caught.value.where == str(path)
+
+
+class Full:
+    """A disk that has no room any more behind so many lines."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+        self._room, self._write = room, os.write
+        monkeypatch.setattr(os, "write", self.write)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        self._room -= data.count(b"\n")
+        if self._room < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self._write(descriptor, data)
+
+
+@pytest.mark.parametrize("what", ["done", "refused"])
+def test_a_disk_that_fills_up_behind_the_first_change_is_no_bad_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """Exit code 2 says that nothing was changed."""
+    Full(monkeypatch, room=2)
+    with Journal(tmp_path / "topics.jsonl") as journal:
+        journal.planned(PLAN)
+        tell: dict[str, Callable[[], None]] = {
+            "done": lambda: journal.done(CREATE),
+            "refused": lambda: journal.refused([Refusal("flights", "NOT_AUTHORIZED", "no", "grant it")]),
+        }
+        with pytest.raises(NeedsOperator, match="No space left") as caught:
+            tell[what]()
+    assert (caught.value.code, caught.value.where) == ("JOURNAL", str(tmp_path / "topics.jsonl"))
+
+
+def test_a_full_disk_does_not_hide_what_has_ended_the_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Fenced by a newer one, say: who is told of the disk alone makes room, and does the same again."""
+    Full(monkeypatch, room=2)
+    with (
+        pytest.raises(Retriable, match="west is away"),
+        Journal(tmp_path / "topics.jsonl") as journal,
+        journal.applying(PLAN),
+    ):
+        raise Retriable("west is away")
+    assert "No space left" in caplog.text and "west is away" in caplog.text
 
 
 def test_others_may_not_write_it(tmp_path: Path) -> None:

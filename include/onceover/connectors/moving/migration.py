@@ -187,11 +187,7 @@ class ConnectorOperation:
             except Exception as error:  # noqa: BLE001 - the connector may have been stopped
                 ours = own_error(error)
                 log.warning("%s: %s", view.name, ours)
-                try:
-                    journal.failed(ours)
-                except UsageError as unwritten:
-                    # On a full disk. What became of the connector, and of others, is told all the same.
-                    log.warning("%s: %s", view.name, unwritten)
+                journal.failed(ours)
                 return ended(context, self.move.operation, view, ours)
 
 
