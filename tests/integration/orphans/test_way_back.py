@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient
 from onceover import model as ours
 from onceover.state import names
 from onceover.wiring.flows import open_clusters
-from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned
+from tests.support.drills.orphaned import DECIDE, DONE, USAGE, Capture, Orphaned
+from tests.support.drills.switching import step_of
 from tests.support.flows.flows import assert_same
 from tests.support.flows.groups import delete_group
 from tests.support.flows.replica import delete_topics, read_records
@@ -86,6 +87,34 @@ def test_a_history_that_has_become_another_one_is_not_gone_on_with(
     remember_another_batch(replica, topic)
     code, told = replica.seed_back(capsys, replica.back())
     assert (code, refused(told)) == (DECIDE, [(f"{topic}:0", "SOURCE_DIVERGED")])
+
+
+def test_a_switchover_that_was_never_finished_is_over_once_clients_have_gone_back(
+    replica: Orphaned, capsys: Capture
+) -> None:
+    """What is behind its promotion would bring them to a copy that lacks what they have written since."""
+    topic, program = replica.topic(), replica.flow.path.with_name("switch")
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    program.write_text("#!/bin/sh\nexit 1\n")
+    replica.name_reverse()
+    switch = "drill", "run", str(replica.flow.path), "--approve", "--mode"
+    code, told = replica.command(capsys, *switch, "unplanned")
+    assert (code, step_of(told, "redirect")["error"]["code"]) == (DECIDE, "COMMAND_FAILED")
+    program.write_text('#!/bin/sh\necho "$1 $ONCEOVER_FLOW" >> heard\n')
+    back = replica.fail_back(capsys, topic)
+    replica.source.plain(topic, 0, replica.source.records(7))
+    for mode in ("planned", "unplanned"):
+        code, told = replica.command(capsys, *switch, mode)
+        assert (code, told["error"]["code"]) == (USAGE, "NOTHING_CHOSEN"), told
+    assert f"seed apply {replica.name} --from promoted:{back.path.stem}" in told["error"]["resolve"]
+    assert program.with_name("heard").read_text() == f"redirect {back.path.stem}\n"
+    assert replica.command(capsys, "drill", "abort", str(replica.flow.path))[0] == DONE
+    origin = f"promoted:{back.path}"
+    seeded = replica.command(capsys, "seed", "apply", replica.name, "--from", origin, "--replace")
+    assert seeded[0] == DONE, seeded
+    replica.copy()
+    assert_same(replica.source_client, replica.target_client, [topic])
 
 
 def remember_another_batch(replica: Orphaned, topic: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from onceover.drills.rehearsing import rehearsal
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.running import DrillRunner, changed
 from onceover.drills.switching import unplanned
+from onceover.drills.switching.switchover import Switchover, SwitchoverRequest
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.planning.operation import Caller
@@ -340,3 +341,28 @@ def refused(check: Callable[[], None]) -> bool:
     except NeedsOperator as error:
         return error.code == "PLAN_CHANGED"
     return False
+
+
+@pytest.mark.parametrize("mode", ["planned", "unplanned"])
+def test_what_clients_have_gone_back_with_is_not_gone_on_with(mode: str) -> None:
+    """Of a source that is gone nobody knows: a planned one waits for it, an unplanned one does not."""
+    asked = SwitchoverRequest(mode, None, "", "", None)
+    operation = Switchover(*cast(Any, (None, asked, None, None, None, None, 1)))
+    chain = written(("d1", chains.BEGUN, {"mode": mode}), ("d1", chains.ENDED, {"done": False}))
+    enrolled = [enrolment("a", "d1"), enrolment("b", "d1")]
+
+    def found(gone: Callable[[], Collection[str]]) -> list[str]:
+        parts: Any = SimpleNamespace(flow="orders-dr", source=SimpleNamespace(alias="east"), gone_back=gone)
+        unfinished = operation._unfinished(parts, chain, enrolled)
+        return [] if unfinished is None else [each.source for each in unfinished[1]]
+
+    def away() -> Collection[str]:
+        raise Retriable("no broker of east answers")
+
+    assert (found(tuple), found(lambda: "a"), found(lambda: "ab")) == (["a", "b"], ["b"], [])
+    if mode == "unplanned":
+        assert found(away) == ["a", "b"]
+        return
+    with pytest.raises(Retriable, match="clients have gone back to east") as raised:
+        found(away)
+    assert "--mode unplanned" in str(raised.value.resolve)

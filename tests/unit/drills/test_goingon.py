@@ -34,7 +34,8 @@ def switchover(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Switchover]:
         monkeypatch.setattr(module, "started", lambda *_: (state, layout))
         side = {"source": SimpleNamespace(alias="east"), "target": SimpleNamespace(alias="west")}
         fence = SimpleNamespace(check=lambda _: None)
-        parts = SimpleNamespace(flow="orders-dr", quiet_s=1.0, reverse=None, fence=fence, **side)
+        asked = {"fence": fence, "gone_back": tuple}
+        parts = SimpleNamespace(flow="orders-dr", quiet_s=1.0, reverse=None, **asked, **side)
         journal = SimpleNamespace(read=lambda: chain)
         request = SwitchoverRequest("planned", topics, "a fence", "ann", None)
 

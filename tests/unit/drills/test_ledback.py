@@ -12,6 +12,7 @@ import pytest
 
 from onceover.config.flow.flowfile import Flow
 from onceover.drills import chain as chains
+from onceover.errors import OnceoverError, Retriable
 from onceover.state.records.enrolment import Enrolment
 from onceover.wiring.failovers import failback, orphans, switchovers
 from onceover.wiring.failovers.drills import both
@@ -95,3 +96,26 @@ def test_a_topic_that_is_left_alone_is_none_that_was_asked_for(
     asked = orphans._wanted(orphans.OrphanOptions(topics, besides={"a"}))
     assert asked is not None
     assert [topic for topic in "abc" if asked(topic)] == wanted
+
+
+def test_whoever_ends_a_drill_leaves_out_whom_clients_have_gone_back_to(
+    records: dict[str, list[Enrolment]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a source that is silent nobody knows; the writers that are kept off do not wait for it."""
+    monkeypatch.setattr(switchovers, "reverse_flow", lambda *_: BACK)
+    flow = cast(Flow, SimpleNamespace(flow="orders", switchover=SimpleNamespace(reverse="back")))
+
+    @contextmanager
+    def hasty(error: OnceoverError | None) -> Iterator[Any]:
+        def cluster_id() -> str:
+            if error is not None:
+                raise error
+            return "east"
+
+        yield SimpleNamespace(cluster_id=cluster_id)
+
+    for error, left in ((None, ["b"]), (Retriable("east is away"), ["a", "b"])):
+        source: Any = SimpleNamespace(hasty=lambda _, error=error: hasty(error))
+        still = switchovers._still_over(flow, source, cast(Any, None))
+        assert [each.target for each in still] == left
+    assert records

@@ -60,6 +60,7 @@ class SwitchoverParts:
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
         back: that flow's name.
         led_back: copies that the flow the other way has taken in already.
+        gone_back: those that clients have gone back with since, by a switchover of that flow.
         handled: the flow has a handler: the records of both sides are not the same ones.
         whatever_is_lost: of an unplanned one: the yes holds however source and flow are when it is done.
         quiet_s: how long nobody may have written for the fence to be believed.
@@ -86,6 +87,7 @@ class SwitchoverParts:
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
     back: str | None
     led_back: Callable[[], Collection[str]]
+    gone_back: Callable[[], Collection[str]]
     handled: bool
     whatever_is_lost: bool
     quiet_s: float

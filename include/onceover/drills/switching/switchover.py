@@ -269,7 +269,7 @@ class Switchover:
             NeedsOperator: PLAN_CHANGED.
         """
         state, _ = started(steps.parts.target, plan.flow)
-        unfinished = unfinished_of(self._journal.read(), state.enrolled.values())
+        unfinished = self._unfinished(steps.parts, self._journal.read(), state.enrolled.values())
         now = {each.source: each for each in state.enrolled.values()}
         others = [
             topic
@@ -307,7 +307,7 @@ class Switchover:
         target = parts.target
         state, layout = started(target, parts.flow)
         chain = self._journal.read()
-        unfinished = unfinished_of(chain, state.enrolled.values())
+        unfinished = self._unfinished(parts, chain, state.enrolled.values())
         if unfinished is not None:
             self._check_wanted(parts.flow, chain, *unfinished)
         chosen = unfinished[1] if unfinished else self._chosen(state.enrolled.values())
@@ -341,6 +341,25 @@ class Switchover:
             plan = replace(plan, changes=(*gone_on(chosen, unfinished[0]), *plan.changes))
         ids = layout.source_cluster_id, layout.target_cluster_id
         return plan, steps, course, ids
+
+    def _unfinished(
+        self, parts: SwitchoverParts, chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]
+    ) -> tuple[str, list[Enrolment]] | None:
+        """Return the switchover that is gone on with, and for which topics; None where there is none.
+
+        Raises:
+            Retriable: the source, which tells whether clients have gone back to it, is away.
+        """
+        if unfinished_of(chain, enrolled) is None:
+            return None
+        try:
+            gone = parts.gone_back()
+        except Retriable as error:
+            if self._request.mode != PLANNED:
+                # Nobody is there who could have gone back.
+                return unfinished_of(chain, enrolled)
+            raise _may_be_gone(parts.flow, parts.source.alias, error) from error
+        return unfinished_of(chain, [each for each in enrolled if each.target not in gone])
 
     def _asked(
         self, steps: SwitchSteps, enrolled: Sequence[Enrolment], standing: SourceStanding | None
@@ -396,9 +415,16 @@ class Switchover:
                 seen=f"{promoted} topics are promoted already" if promoted else None,
                 resolve="correct --topics, or leave it out"
                 if wanted is not None
-                else f"{commands.command('status', self._parts('plan').flow)} says what became of its topics",
+                else self._became_of(promoted),
             )
         return found
+
+    def _became_of(self, promoted: int) -> str:
+        flow, back = self._parts("plan").flow, self._request.reverse
+        told = f"{commands.command('status', flow)} says what became of its topics"
+        if not promoted or back is None:
+            return told
+        return f"{told}; once clients have gone back {commands.lead_back(flow, back)} has it copy them again"
 
 
 def begun_of(chain: Sequence[JournalEntry], drill: str) -> list[JournalEntry]:
@@ -410,6 +436,17 @@ def goes_on_with(flow: str, chain: Sequence[JournalEntry], drill: str) -> str:
     """Return the command that goes on with a switchover, in the mode in which it was begun. Pure."""
     modes = {entry.said.get("mode") for entry in begun_of(chain, drill)}
     return commands.command("drill", "run", flow, "--mode", UNPLANNED if UNPLANNED in modes else PLANNED)
+
+
+def _may_be_gone(flow: str, source: str, error: Retriable) -> Retriable:
+    """Return why a switchover is not gone on with whose source does not answer. Pure."""
+    without = commands.command("drill", "run", flow, "--mode", UNPLANNED)
+    return Retriable(
+        f"whether clients have gone back to {source} since is not known: {error.message}",
+        code=error.code,
+        where=error.where,
+        resolve=f"run it again; if {source} is gone, {without} goes on without it",
+    )
 
 
 def check_turns_back(flow: str, chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]) -> None:
@@ -435,6 +472,10 @@ def unfinished_of(
 
     One that goes on behind another one ends that one with it. One that the journal does not know was before
     the journal, which was deleted: nobody knows whether it was finished, and it is not done again.
+
+    Args:
+        enrolled: the flow's topics, but for those that clients have gone back to since: for these it is over,
+            and what is behind the promotion would bring clients to a copy that lacks what they wrote since.
     """
     by_drill: dict[str, list[Enrolment]] = {}
     for each in enrolled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -39,6 +39,7 @@ from onceover.drills.switching.switchover import (
 from onceover.drills.switching.tail import TailCompared
 from onceover.drills.switching.wayback import WayBack
 from onceover.drills.switching.words import await_word, give_word
+from onceover.errors import OnceoverError
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed
 from onceover.kafka.ports import Cluster
@@ -48,6 +49,7 @@ from onceover.seeding.plan import Choice
 from onceover.state import names
 from onceover.state.fencing import fence
 from onceover.state.read import read_layout
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import Layout
 from onceover.topics.scope import explain, in_scope
 from onceover.wiring.audit import AuditRequest, keep_verified, prepare, record_bytes
@@ -179,7 +181,7 @@ def abort_drill(flow: Flow, pause: Pause, *, if_dead: bool = False) -> Aborted:
 
         def left() -> set[str]:
             # Read as late as it can be: a drill may promote while it is asked to end.
-            enrolled, chain = enrolled_of(flow, target), journal.read()
+            enrolled, chain = _still_over(flow, source, target), journal.read()
             check_turns_back(flow.flow, chain, enrolled)
             return left_behind(chain, enrolled, leads_back=flow.switchover.reverse is not None)
 
@@ -228,6 +230,7 @@ def _parts(
         reverse=None if reverse is None else _way_back(flow, reverse, target).place,
         back=spec.reverse,
         led_back=lambda: frozenset[str]() if reverse is None else led_back(flow, reverse, target).copies,
+        gone_back=lambda: copies_gone_back(flow, reverse, source, target),
         handled=flow.handler is not None,
         whatever_is_lost=options.whatever_is_lost,
         quiet_s=spec.quiet_ms / 1000,
@@ -269,6 +272,30 @@ def led_back(flow: Flow, reverse: Flow, target: Cluster) -> LedBack:
         promoted = [each.target for each in back if each.is_promoted]
         here = source.retry(lambda: source.topics(promoted)) if promoted else {}
         return LedBack.of(there, back, {name: info.topic_id for name, info in here.items()})
+
+
+def copies_gone_back(flow: Flow, reverse: Flow | None, source: Cluster, target: Cluster) -> Collection[str]:
+    """Return the copies that clients have gone back with; a source that is silent is not waited for.
+
+    Raises:
+        Retriable: the source is away.
+    """
+    if reverse is None:
+        return ()
+    with source.hasty(_GLANCE_S) as asked:
+        # Before those who would wait for it.
+        asked.cluster_id()
+    return led_back(flow, reverse, target).gone
+
+
+def _still_over(flow: Flow, source: Cluster, target: Cluster) -> list[Enrolment]:
+    """Return the flow's topics, but for those that clients have gone back to, as far as anybody tells."""
+    enrolled, name, gone = enrolled_of(flow, target), flow.switchover.reverse, set[str]()
+    if name is not None and any(each.is_promoted for each in enrolled):
+        # Whoever is kept off waits for this: it goes on without what cannot be asked.
+        with suppress(OnceoverError):
+            gone.update(copies_gone_back(flow, reverse_flow(flow, name), source, target))
+    return [each for each in enrolled if each.target not in gone]
 
 
 def _redirect(
