@@ -42,6 +42,16 @@ def test_it_goes_on_only_with_all_that_was_promoted() -> None:
     assert str(raised.value.resolve).endswith("in both flows; then start it again")
 
 
+def test_what_was_deleted_is_no_matter_of_filters() -> None:
+    """No filter takes it in: whoever leads the others back leaves it out."""
+    led = LedBack(frozenset("a"), deleted=frozenset("bc"))
+    check_all_led_back("back", ["a"], led, "start it again")
+    with pytest.raises(NeedsOperator, match="b cannot be led back: deleted") as raised:
+        check_all_led_back("back", ["a", "b", "d"], led, "start it again")
+    assert (raised.value.code, raised.value.where) == ("LOG_CHANGED", "1 topics")
+    assert str(raised.value.resolve).endswith("then start it again")
+
+
 def gone_over(topic: str, at_ms: int, ends: dict[int, int], cuts: dict[int, int]) -> Enrolment:
     """Return a record whose copy was given to clients at a time."""
     found = Enrolment(topic, topic, UUID(int=1), UUID(int=2), dict.fromkeys(ends, 0), 0)

@@ -57,11 +57,22 @@ def test_clients_keep_what_they_have_gone_back_with(records: dict[str, list[Enro
     """A position there would have the flow write to it again, behind what they have written."""
     assert asked_for("a", "b") == ["b"]
     assert failback.gone_back(FLOW, BACK) == frozenset("a")
-    led = switchovers.led_back(FLOW, BACK, cast(Any, None))
+    led = switchovers.led_back(FLOW, BACK, cast(Any, EAST))
     assert (sorted(led.copies), sorted(led.gone)) == (["a"], ["a"])
     assert failback.check_led_back(FLOW, BACK, ["a"]) is False
     records["back"] = [gone_back("a", 60, ENDS).back()]
     assert failback.check_led_back(FLOW, BACK, ["a"]) is True
+
+
+def test_a_copy_that_was_deleted_is_told_from_one_that_is_not_taken_in(
+    records: dict[str, list[Enrolment]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Advice about filters would have a person search for what is not there."""
+    assert records
+    assert not switchovers.led_back(FLOW, BACK, cast(Any, EAST)).deleted
+    west: Any = SimpleNamespace(retry=lambda attempt: attempt(), topics=lambda _: {"a": None})
+    led = switchovers.led_back(FLOW, BACK, west)
+    assert (sorted(led.missing("ab")), sorted(led.deleted)) == (["b"], ["b"])
 
 
 def test_a_way_back_of_before_is_led_again(records: dict[str, list[Enrolment]]) -> None:
@@ -116,6 +127,6 @@ def test_whoever_ends_a_drill_leaves_out_whom_clients_have_gone_back_to(
 
     for error, left in ((None, ["b"]), (Retriable("east is away"), ["a", "b"])):
         source: Any = SimpleNamespace(hasty=lambda _, error=error: hasty(error))
-        still = switchovers._still_over(flow, source, cast(Any, None))
+        still = switchovers._still_over(flow, source, cast(Any, EAST))
         assert [each.target for each in still] == left
     assert records

@@ -41,11 +41,13 @@ class LedBack:
         gone: those that it has copied back to topics which a switchover of it has given to clients since, and
             which are still there.
         lacking: partitions that were promoted, of copies that it copies without them.
+        deleted: copies that it has not taken in, and that are not there any more.
     """
 
     copies: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     lacking: tuple[TopicPartition, ...] = ()
+    deleted: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, there: Iterable[Enrolment], back: Collection[Enrolment], ids: Mapping[str, UUID]) -> LedBack:
@@ -147,8 +149,17 @@ def check_all_led_back(back: str, copies: Collection[str], led: LedBack, then: s
         then: what is done once it has.
 
     Raises:
-        NeedsOperator: SWITCHOVER_UNSET, it does not copy some; NOT_READY, it does without some partitions.
+        NeedsOperator: LOG_CHANGED, some were deleted; SWITCHOVER_UNSET, it does not copy some; NOT_READY, it
+            does without some partitions.
     """
+    if deleted := sorted(led.deleted & set(copies)):
+        raise NeedsOperator(
+            f"{', '.join(deleted[:_NAMED])} cannot be led back: deleted since a switchover has promoted it",
+            code=DrillCode.LOG_CHANGED,
+            where=f"{len(deleted)} topics",
+            resolve="find out who has deleted it; where that was meant, leave it out: name the topics that "
+            f"come back (*Topics* of the form); then {then}",
+        )
     if missing := led.missing(copies):
         raise NeedsOperator(
             f"flow {back} does not take in {', '.join(missing[:_NAMED])}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -271,7 +271,10 @@ def led_back(flow: Flow, reverse: Flow, target: Cluster) -> LedBack:
         back = enrolled_of(reverse, source)
         promoted = [each.target for each in back if each.is_promoted]
         here = source.retry(lambda: source.topics(promoted)) if promoted else {}
-        return LedBack.of(there, back, {name: info.topic_id for name, info in here.items()})
+        led = LedBack.of(there, back, {name: info.topic_id for name, info in here.items()})
+    missing = led.missing([each.target for each in there if each.is_promoted])
+    left = target.retry(lambda: target.topics(missing)) if missing else {}
+    return replace(led, deleted=frozenset(missing).difference(left))
 
 
 def copies_gone_back(flow: Flow, reverse: Flow | None, source: Cluster, target: Cluster) -> Collection[str]:
