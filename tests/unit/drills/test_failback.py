@@ -77,6 +77,21 @@ def test_what_was_led_back_is_copied_or_clients_have_gone_back_with_it() -> None
         assert not LedBack.of(there, back, ids).gone
 
 
+def test_what_was_copied_tells_whoever_was_later_whatever_clocks_say() -> None:
+    """The first switchover was run by a host whose clock is ahead of the other one's."""
+    there = gone_over("a", 5_000, {0: 9}, {0: 5})
+    back = gone_back("a", 60, {0: 7})
+    assert back.promoted is not None
+    later = replace(back, promoted=back.promoted._replace(cuts={0: 12}))
+    ids = {"a": UUID(int=1)}
+    assert LedBack.of([there], [later], ids).gone == {"a"}
+    assert not there.is_promoted_since(later)
+    # Nothing was written there: the clocks are all that is left.
+    assert not LedBack.of([there], [replace(back, promoted=back.promoted._replace(cuts={0: 9}))], ids).gone
+    # Of another topic of that name its offsets tell nothing.
+    assert not LedBack.of([there], [replace(later, source_id=UUID(int=9))], ids).gone
+
+
 def test_of_what_is_copied_no_promoted_partition_may_lack() -> None:
     """A topic that had grown while clients were there; what it grows by later is taken in by the flow."""
     back = replace(gone_back("a", 0, {0: 9}).back(), start={0: 0, 3: 0})

@@ -119,10 +119,10 @@ def test_progress_of_an_earlier_journey_is_not_what_is_skipped(position: int, ri
     assert isinstance(found, SeedOffset) and (found.offset, found.risk) == (END, risk)
 
 
-def own(at_ms: int, target_id: UUID = EAST) -> Enrolment:
+def own(at_ms: int, target_id: UUID = EAST, cut: int = END) -> Enrolment:
     """Return the record of the flow from west to east, which was switched over at a time."""
     led = Enrolment("a", "a", WEST, target_id, {0: 0}, 5, placed={0: PlacedProgress(1, END, 0)})
-    return led.as_promoted("later", LeftAt(4, at_ms), {0: 40}, {0: 30})
+    return led.as_promoted("later", LeftAt(4, at_ms), {0: 40}, {0: cut})
 
 
 def test_what_clients_have_gone_back_with_is_theirs() -> None:
@@ -130,6 +130,8 @@ def test_what_clients_have_gone_back_with_is_theirs() -> None:
     west = cluster("west", WEST, 5_000, (EPOCH, 0))
     found = answer(west, own=own(LEFT_MS + 1), written=lambda *_: 30)
     assert code(found) == "PROMOTED"
+    # By a clock that is behind: what it has copied since tells.
+    assert code(answer(west, own=own(LEFT_MS - 1, cut=END + 1), written=lambda *_: 30)) == "PROMOTED"
     assert isinstance(found, Refusal) and found.blocks
     assert "`onceover drill run back --mode planned`" in found.resolve
     assert "`onceover seed apply there --from promoted:back --replace`" in found.resolve

@@ -217,18 +217,24 @@ class Enrolment:
     def is_promoted_since(self, other: Enrolment) -> bool:
         """Tell whether clients write to its copy, and do so since later than to that of ``other``.
 
-        By two clocks, which may differ; but where the other flow has copied what clients have written behind
-        this promotion, its own is the later one, whatever these say.
+        By two clocks, which may differ; but where one of both has copied what clients have written behind
+        the promotion of the other one, its own promotion is the later one, whatever these say.
 
         Args:
             other: the record of a flow the other way, about the topic that this one copies from.
         """
         if self.promoted is None or other.promoted is None or self.left is None or other.left is None:
             return False
-        ends = self.promoted.ends if self.target_id == other.source_id else {}
-        went_on = any(cut > ends.get(number, cut) for number, cut in other.promoted.cuts.items())
-        both = self.is_promoted and other.is_promoted
-        return both and not went_on and self.left.at_ms > other.left.at_ms
+        if not (self.is_promoted and other.is_promoted) or other.has_gone_on_behind(self):
+            return False
+        return self.has_gone_on_behind(other) or self.left.at_ms > other.left.at_ms
+
+    def has_gone_on_behind(self, other: Enrolment) -> bool:
+        """Tell whether more was copied by its promotion than the copy of ``other`` held by that one's."""
+        if self.promoted is None or other.promoted is None or other.target_id != self.source_id:
+            return False
+        ends = other.promoted.ends
+        return any(cut > ends.get(number, cut) for number, cut in self.promoted.cuts.items())
 
     def is_still(self, before: Enrolment) -> bool:
         """Tell whether the topic is copied as it was, with progress that nobody but its lanes has moved.
