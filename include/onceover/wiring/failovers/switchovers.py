@@ -12,7 +12,7 @@ from typing import Any, Final
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.content import audit_content
 from onceover.audit.course.local import LocalWorkers
-from onceover.backoff import Deadline
+from onceover.backoff import Deadline, Patience
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import matcher
@@ -264,10 +264,16 @@ def _letting_in(
     return lambda copies: let_in_at_once(reverse, copies, pause, _GLANCE_S)
 
 
-def led_back(flow: Flow, reverse: Flow, target: Cluster) -> LedBack:
-    """Return what the flow the other way has taken in: what stands on our source of that is no loss."""
+def led_back(flow: Flow, reverse: Flow, target: Cluster, *, patience: Patience | None = None) -> LedBack:
+    """Return what the flow the other way has taken in: what stands on our source of that is no loss.
+
+    Args:
+        patience: with the source; None for as long as it takes.
+    """
     there = enrolled_of(flow, target)
     with opened(reverse, both) as (_, source):
+        if patience is not None:
+            source.patience = patience
         back = enrolled_of(reverse, source)
         promoted = [each.target for each in back if each.is_promoted]
         here = source.retry(lambda: source.topics(promoted)) if promoted else {}
@@ -288,7 +294,7 @@ def copies_gone_back(flow: Flow, reverse: Flow | None, source: Cluster, target: 
     with source.hasty(_GLANCE_S) as asked:
         # Before those who would wait for it.
         asked.cluster_id()
-    return led_back(flow, reverse, target).gone
+    return led_back(flow, reverse, target, patience=Patience(_GLANCE_S)).gone
 
 
 def _still_over(flow: Flow, source: Cluster, target: Cluster) -> list[Enrolment]:
