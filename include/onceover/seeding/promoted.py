@@ -69,7 +69,7 @@ class SwitchFences(Protocol):
         """Let their writers in again.
 
         Raises:
-            NeedsOperator: a drill of that flow is running.
+            NeedsOperator: a drill of that flow is running; PAST_RETURN, it has not brought clients over yet.
             Retriable: a cluster is away.
         """
 

@@ -27,7 +27,7 @@ from onceover.drills.rehearsing import rehearsal
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.running import DrillRunner, changed
 from onceover.drills.switching import unplanned
-from onceover.drills.switching.switchover import Switchover, SwitchoverRequest
+from onceover.drills.switching.switchover import Switchover, SwitchoverRequest, check_brought_over
 from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.planning.operation import Caller
@@ -366,3 +366,17 @@ def test_what_clients_have_gone_back_with_is_not_gone_on_with(mode: str) -> None
     with pytest.raises(Retriable, match="clients have gone back to east") as raised:
         found(away)
     assert "--mode unplanned" in str(raised.value.resolve)
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "running"])
+def test_whoever_was_not_brought_over_is_not_let_in(state: str) -> None:
+    """Also where another one has gone on with it, and has brought them over."""
+    begun = ("d1", chains.BEGUN, {"mode": "planned"}), ("d2", chains.BEGUN, {"goes_on": "d1"})
+    chain = written(*begun, ("d2", chains.STEP, {"step": "redirect", "state": state}))
+    if state == "done":
+        check_brought_over("orders-dr", chain, [enrolment("a", "d1")])
+    else:
+        with pytest.raises(NeedsOperator, match="d1 has not brought clients over") as raised:
+            check_brought_over("orders-dr", chain, [enrolment("a", "d1")])
+        assert raised.value.code == "PAST_RETURN"
+    check_brought_over("orders-dr", chain, [enrolment("a")])

@@ -11,12 +11,13 @@ from onceover.drills.switching.common import SwitchSteps
 
 LOOK: Final = "look"
 REVERSE: Final = "reverse"
+REDIRECT: Final = "redirect"
 VERIFY: Final = "verify"
 # From the point of no return on, both do the same.
 _GIVEN: Final = (
     PlannedStep(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
     PlannedStep(
-        "redirect",
+        REDIRECT,
         "bring the clients to the target, each of them started anew",
         1800,
         "end the clients, change bootstrap.servers, start them",

@@ -18,7 +18,7 @@ from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.drills.outcome import DrillOutcome
 from onceover.drills.running import DrillRunner, changed, known, new_drill, started
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import LOOK, REVERSE, UNAVAILABLE, VERIFY, course_of
+from onceover.drills.switching.course import LOOK, REDIRECT, REVERSE, UNAVAILABLE, VERIFY, course_of
 from onceover.drills.switching.earlier import EarlierSwitchover, done_under
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of, gone_on
 from onceover.drills.switching.probe import Probe
@@ -463,6 +463,36 @@ def check_turns_back(flow: str, chain: Sequence[JournalEntry], enrolled: Collect
             where=f"flow {flow}",
             resolve=f"{goes_on_with(flow, chain, unfinished[0])} goes on with it",
         )
+
+
+def check_brought_over(flow: str, chain: Sequence[JournalEntry], enrolled: Collection[Enrolment]) -> None:
+    """Refuse to let writers in behind a promotion that has not brought clients over yet. Pure.
+
+    What they would write there is copied by nobody, and the way back would count it as what it has brought.
+
+    Args:
+        enrolled: the topics that are meant.
+
+    Raises:
+        NeedsOperator: PAST_RETURN.
+    """
+    unfinished = unfinished_of(chain, enrolled)
+    if unfinished is None:
+        return
+    drill, _ = unfinished
+    later = {e.drill for e in chain if e.what == chains.BEGUN and e.said.get("goes_on") == drill}
+    redirected = (chains.STEP, REDIRECT, StepState.DONE)
+    for entry in chain:
+        said = (entry.what, entry.said.get("step"), entry.said.get("state"))
+        if entry.drill in later | {drill} and said == redirected:
+            return
+    raise NeedsOperator(
+        f"switchover {drill} has not brought clients over yet: let in, they would write behind its promotion",
+        code=DrillCode.PAST_RETURN,
+        where=f"flow {flow}",
+        resolve=f"{goes_on_with(flow, chain, drill)} goes on with it; then run this again: who is to stay "
+        "goes back by a switchover of the flow that leads back",
+    )
 
 
 def unfinished_of(

@@ -12,6 +12,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
 from onceover.drills.switching.fences import shut
+from onceover.drills.switching.switchover import check_brought_over
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.planning.operation import wait
@@ -30,7 +31,7 @@ from onceover.seeding.plan import Choice
 from onceover.seeding.promoted import PromotedOrigin, records_that_may_count
 from onceover.seeding.seamsearch import DEFAULT_LIMIT
 from onceover.topics.own import StateSettings
-from onceover.wiring.failovers.drills import drill_journal
+from onceover.wiring.failovers.drills import drill_journal, enrolled_of
 from onceover.wiring.failovers.fences import let_in
 from onceover.wiring.flows import identity, journal_of, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
@@ -179,6 +180,9 @@ class _PromotedFences:
 
     def lift(self, topics: Collection[str]) -> None:
         """Let in whoever is kept off, with the clients of that flow, which has made the fence."""
+        with drill_journal(self.flow, self.source, wait) as journal:
+            enrolled = [e for e in enrolled_of(self.flow, self.source) if e.source in topics]
+            check_brought_over(self.flow.flow, journal.read(), enrolled)
         let_in(self.flow, topics, wait, which=shut)
 
 

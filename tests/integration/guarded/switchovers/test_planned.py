@@ -591,6 +591,26 @@ def test_a_fence_that_a_killed_one_has_left_is_told_and_lifted_for_the_way_back(
     assert (code, ended["unfenced"]) == (DONE, [])
 
 
+def test_who_was_not_brought_over_yet_is_not_let_in_for_the_way_back(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What they wrote behind the promotion would count as brought, and the next way out would skip it."""
+    copied(replica)
+    back = other_way(replica)
+    switchover = {"redirect": "command", "command": ["./switch"], "quiet": "500ms", "reverse": back.path.stem}
+    replica.configure(switchover=switchover)
+    replica.write_flow()
+    replica.command_does('test "$1" != redirect')
+    code, told = ran(replica, capsys)
+    assert (code, step_of(told, "redirect")["error"]["code"]) == (PERSON, "COMMAND_FAILED")
+    seed = "seed", "apply", str(back.path), "--from", f"promoted:{replica.flow.path}"
+    code, told = replica.command(capsys, *seed)
+    assert (code, told["error"]["code"], len(acls_of(replica))) == (PERSON, "PAST_RETURN", 1), told
+    replica.command_does("exit 0")
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"], acls_of(replica)) == (DONE, "PASS", frozenset()), trouble(told)
+
+
 def test_a_switchover_works_with_the_rights_of_its_rows(
     guarded: Pair, tmp_path: Path, unique_name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
