@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Route
 
 from onceover.board.page import Look, all_flows, one_flow
 from onceover.board.topicpage import one_topic
 from onceover.drills.page import drill_page
+from onceover_airflow.serving import web
+from onceover_airflow.telling.pages import FRAME
 from tests.unit.board.test_page import LINKS, entry, stopped
 from tests.unit.drills.test_rehearsal import outcome
 
 LONG = "n" * 249
+_KINDS = {f"/{FRAME}": "text/javascript"}
 
 
 def pages() -> dict[str, str]:
@@ -77,4 +85,43 @@ def test_a_page_that_holds_still_becomes_old(browser: Browser) -> None:
     page.evaluate("document.getAnimations().forEach(each => each.finish())")
     assert held.is_visible()
     assert "saturate" in page.evaluate("getComputedStyle(document.querySelector('main')).filter")
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("tags", "conf", "shown"),
+    [
+        (["onceover"], {"flow": "orders"}, "flows/orders"),
+        (["onceover", "orders"], {}, "flows/orders"),
+        # Of a Connect cluster, and of a start over REST that leaves the flow to the form's default.
+        (["onceover"], {"connect": "orders"}, ""),
+        (["onceover"], None, ""),
+        (["onceover"], {"flow": None}, ""),
+    ],
+)
+def test_a_runs_tab_shows_its_flow_or_all_of_them(
+    browser: Browser, tags: list[str], conf: dict[str, Any] | None, shown: str
+) -> None:
+    """What Airflow loads for the tab, with Airflow's answers alone."""
+    answers = {
+        "/": f"<script src={FRAME}></script><iframe></iframe>",
+        f"/{FRAME}": Path(web.__file__).with_name(FRAME).read_text(),
+        "/api/v2/dags/a-dag/details": json.dumps({"tags": [{"name": tag} for tag in tags]}),
+        "/api/v2/dags/a-dag/dagRuns/a-run": json.dumps({"conf": conf}),
+    }
+
+    def answer(route: Route) -> None:
+        path = urlsplit(route.request.url).path
+        route.fulfill(body=answers.get(path, "<main></main>"), content_type=_KINDS.get(path, "text/html"))
+
+    page = browser.new_page()
+    page.route("**/*", answer)
+    page.goto("http://airflow.test/")
+    # Playwright calls what it is given back, and this one ends what it belongs to.
+    page.evaluate(
+        "void Onceover({dagId: 'a-dag', runId: 'a-run'}).props.ref(document.querySelector('iframe'))"
+    )
+    page.wait_for_function("document.querySelector('iframe').src !== ''", polling=50)
+    found = page.evaluate("document.querySelector('iframe').src")
+    assert found == f"http://airflow.test/onceover/{shown}"
     page.close()

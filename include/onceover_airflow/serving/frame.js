@@ -13,7 +13,8 @@ const asked = async (path) => {
   return answer.json();
 };
 
-// A run that a form started has its flow among its conf; a DAG of one flow has it among its tags.
+// A run that a form started has its flow among its conf; a DAG of one flow has it among its tags. Neither has a run
+// of a Connect cluster, nor one whose starter left the flow out.
 const shown = async (dagId, runId) => {
   const dag = encodeURIComponent(dagId);
   const [{ tags }, { conf }] = await Promise.all([
@@ -23,7 +24,8 @@ const shown = async (dagId, runId) => {
   const names = tags.map((tag) => tag.name);
   if (!names.includes(TAG)) return { srcdoc: NOT_OURS };
   const flow = conf?.flow ?? names.find((name) => name !== TAG);
-  return { src: FLOW.test(flow) ? home(`flows/${flow}`) : home() };
+  // A pattern takes what is not there for the word "undefined", which a flow may be called.
+  return { src: typeof flow === "string" && FLOW.test(flow) ? home(`flows/${flow}`) : home() };
 };
 
 // A page loads itself anew; what came in its place while the server was away does not.
