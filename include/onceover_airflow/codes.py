@@ -8,9 +8,11 @@ from onceover.codes import Code
 
 
 class AirflowCode(Code):
-    """Refusals of names, masters, answers and approvals; docs/airflow.md."""
+    """Refusals of names, fields, masters, answers and approvals; docs/airflow.md."""
 
     NOT_A_NAME = auto()
+    NOT_A_FIELD = auto()
+    CONF_IGNORED = auto()
     MASTER_NOT_ALLOWED = auto()
     APPROVAL_KEY = auto()
     APPROVAL_TOO_OLD = auto()

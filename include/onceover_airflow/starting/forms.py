@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
 
+from onceover.advice import nearest_fix
 from onceover.config.units import RUN_LENGTH
+from onceover.errors import UsageError
+from onceover_airflow.access.flowcontext import errors_of_ours
+from onceover_airflow.codes import AirflowCode
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
 from onceover_airflow.jobs.masters import MASTERS_VARIABLE, allowed_masters
 from onceover_airflow.jobs.retrying import failure_limits, told
 from onceover_airflow.starting.pools import most_runs
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
@@ -33,6 +40,8 @@ MAX_PARTITION: Final = 2**31 - 1
 MAX_OFFSET: Final = 2**63 - 1
 TAG: Final = "onceover"
 OWNER: Final = "onceover"
+# What a DAG that starts ours by Airflow's own operator adds, where lineage is on.
+_OF_AIRFLOW: Final = "openlineage"
 # A continuous DAG needs one: without, Airflow 3.3.2 gives its second run the first one's logical date,
 # finds that run, and never starts another. All others have none: a cron with a start date in the past runs
 # at once for the time before it was seen.
@@ -57,7 +66,39 @@ def on_schedule(flow: str, schedule: str) -> dict[str, Any]:
 
 
 def _common() -> dict[str, Any]:
-    return {"catchup": False, "is_paused_upon_creation": False, "default_args": {"owner": OWNER, **told()}}
+    each_task = {"owner": OWNER, "pre_execute": check_conf, **told()}
+    return {"catchup": False, "is_paused_upon_creation": False, "default_args": each_task}
+
+
+def check_conf(context: Context) -> None:
+    """Refuse a run that would not do what it was started with, before any of its tasks does a thing.
+
+    A form sends what it has. Over REST and at a shell Airflow takes whatever it is given, and a field whose
+    name is misspelt leaves the real one at its default: the first flow, and *Apply* on.
+
+    Raises:
+        TaskFailed: NOT_A_FIELD, or CONF_IGNORED.
+    """
+    conf, fields = context["dag_run"].conf or {}, context["dag"].params
+    with errors_of_ours():
+        if unknown := [name for name in conf if name not in fields and name != _OF_AIRFLOW]:
+            raise UsageError(
+                "the run was started with something that the form does not have",
+                code=AirflowCode.NOT_A_FIELD,
+                seen=", ".join(unknown),
+                resolve=f"{nearest_fix(unknown[0], fields)} Then start the DAG again",
+            )
+        ignored = [
+            name for name, wanted in conf.items() if name in fields and context["params"][name] != wanted
+        ]
+        if ignored:
+            raise UsageError(
+                "Airflow does not tell its tasks what the run was started with",
+                code=AirflowCode.CONF_IGNORED,
+                expected="[core] dag_run_conf_overrides_params = True, as by default",
+                seen=f"other values of {', '.join(ignored)}",
+                resolve="correct it in Airflow's configuration, then start the DAG again",
+            )
 
 
 def value(field: str) -> str:

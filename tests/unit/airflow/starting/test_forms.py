@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import ParamValidationError
 
+from onceover_airflow.codes import AirflowCode
+from onceover_airflow.errors import TaskFailed
 from onceover_airflow.starting import forms
 from tests.system.test_dags import DAGS
 
@@ -137,3 +140,51 @@ def test_every_field_of_every_form_has_bounds(monkeypatch: pytest.MonkeyPatch) -
               for dag in bag.dags.values() for name in dag.params}  # fmt: skip
     assert len(fields) > 20
     assert [name for name, schema in fields.items() if not is_bounded(schema)] == []
+
+
+def checked(conf: Mapping[str, Any] | None, told: Mapping[str, Any]) -> None:
+    """Look at what a run was started with as each of its tasks does, which is told something."""
+    fields = {"flow": forms.flow_param(["a", "b"]), "apply": forms.apply_param()}
+    dag = SimpleNamespace(params=ParamsDict(fields))
+    params = {**dag.params.dump(), **told}
+    context: Any = {"dag": dag, "dag_run": SimpleNamespace(conf=conf), "params": params}
+    forms.check_conf(context)
+
+
+def refused_code(conf: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[object, str]:
+    """Return why a run is refused: the code and the text."""
+    with pytest.raises(TaskFailed) as refused:
+        checked(conf, told)
+    return getattr(refused.value.__cause__, "code", None), str(refused.value)
+
+
+@pytest.mark.parametrize("conf", [None, {}, {"flow": "b"}, {"flow": "b", "apply": False, "openlineage": {}}])
+def test_a_run_does_what_its_form_says(conf: Mapping[str, Any] | None) -> None:
+    """And one that another DAG has started where lineage is on, of which Airflow says so there."""
+    checked(conf, conf or {})
+
+
+def test_a_field_that_the_form_does_not_have_ends_the_run() -> None:
+    """Somebody wanted a plan, and the field that asks for it stays at its default: it would be done."""
+    conf = {"flow": "b", "aply": False}
+    code, text = refused_code(conf, conf)
+    assert code == AirflowCode.NOT_A_FIELD
+    assert 'seen: aply; to resolve: did you mean "apply"? Then start the DAG again' in text
+
+
+def test_a_form_that_airflow_leaves_out_ends_the_run() -> None:
+    """Where an administrator has it so, every run would be of the first flow."""
+    code, text = refused_code({"flow": "b", "apply": False}, {})
+    assert code == AirflowCode.CONF_IGNORED
+    assert "flow, apply" in text
+
+
+def test_every_task_of_every_dag_looks_at_what_its_run_was_started_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever comes first, and whichever is cleared."""
+    monkeypatch.delenv("ONCEOVER_FLOWS", raising=False)
+    bag = DagBag(DAGS, collect_dags=True)
+    tasks: list[Any] = [each for dag in bag.dags.values() for each in dag.tasks]
+    assert len(tasks) > 30
+    assert [each for each in tasks if each._pre_execute_hook is not forms.check_conf] == []
