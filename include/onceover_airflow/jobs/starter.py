@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# What Airflow calls a run that nobody asked for but the schedule.
-_SCHEDULED: Final = "scheduled"
+# What Airflow calls runs that nobody asked for but the schedule: in its time, or, by a backfill, behind it.
+_SCHEDULED: Final = ("scheduled", "backfill")
 
 
 def starter(context: Context) -> str | None:
@@ -20,7 +20,7 @@ def starter(context: Context) -> str | None:
 def by_schedule(context: Context) -> bool:
     """Tell whether nobody but the schedule has started a run."""
     run = context.get("dag_run")
-    return run is not None and run.run_type == _SCHEDULED
+    return run is not None and run.run_type in _SCHEDULED
 
 
 def launch_of(context: Context) -> str | None:

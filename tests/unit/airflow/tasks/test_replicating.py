@@ -62,6 +62,12 @@ def test_a_run_that_lives_is_left_alone(meet: Meet, state: RunState) -> None:
     assert "trigger the DAG by hand" in told
 
 
+def test_a_backfill_leaves_others_alone_too(meet: Meet) -> None:
+    """Its runs are begun several at once: each would take over from the last one, which would fail."""
+    with pytest.raises(AirflowSkipException):
+        meet(RunState.RUNNING, run_type="backfill")
+
+
 @pytest.mark.parametrize("state", sorted(set(RunState) - {RunState.STARTING, RunState.RUNNING}))
 def test_a_run_that_does_not_live_is_in_nobodys_way(meet: Meet, state: RunState) -> None:
     meet(state)
