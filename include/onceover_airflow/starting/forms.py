@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import Param
+from airflow.sdk import Param, get_parsing_context
 
 from onceover.advice import nearest_fix
 from onceover.config.units import RUN_LENGTH
@@ -127,11 +127,13 @@ def pick(title: str, names: Sequence[str], text: str) -> Param:
     """Return a list to pick from, its first entry picked.
 
     Without an entry it is empty and may stay so: the run's first task says what is missing, where a form
-    could only refuse.
+    could only refuse. So does a task, whose file may be gone since its run was started: Airflow would refuse
+    it before any code of ours runs, with a dump of the form, and try it again as often as the task is.
     """
     if not names:
         return optional(title, f"{text} **There is none yet.**")
-    return Param(names[0], type="string", enum=list(names), title=title, description_md=text)
+    offered: dict[str, Any] = {"maxLength": MAX_TEXT} if get_parsing_context().task_id else {"enum": [*names]}
+    return Param(names[0], type="string", title=title, description_md=text, **offered)
 
 
 def flow_param(names: Sequence[str]) -> Param:

@@ -142,6 +142,13 @@ def test_every_field_of_every_form_has_bounds(monkeypatch: pytest.MonkeyPatch) -
     assert [name for name, schema in fields.items() if not is_bounded(schema)] == []
 
 
+def test_a_task_takes_a_flow_whose_file_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own words say so; Airflow's were a dump of the form, tried again for days, and told to nobody."""
+    monkeypatch.setattr(forms, "get_parsing_context", lambda: SimpleNamespace(task_id="plan_topics"))
+    assert validate()["flow"] == "a"
+    assert validate(flow="gone")["flow"] == "gone"
+
+
 def checked(conf: Mapping[str, Any] | None, told: Mapping[str, Any]) -> None:
     """Look at what a run was started with as each of its tasks does, which is told something."""
     fields = {"flow": forms.flow_param(["a", "b"]), "apply": forms.apply_param()}
