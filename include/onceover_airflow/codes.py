@@ -12,6 +12,7 @@ class AirflowCode(Code):
 
     NOT_A_NAME = auto()
     NOT_A_FIELD = auto()
+    NOT_NAMED = auto()
     CONF_IGNORED = auto()
     MASTER_NOT_ALLOWED = auto()
     APPROVAL_KEY = auto()

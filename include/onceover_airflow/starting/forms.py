@@ -22,6 +22,7 @@ from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
 from onceover_airflow.jobs.masters import MASTERS_VARIABLE, allowed_masters
 from onceover_airflow.jobs.retrying import failure_limits, told
 from onceover_airflow.starting.pools import most_runs
+from onceover_airflow.starting.runnames import SUBJECTS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -74,12 +75,14 @@ def check_conf(context: Context) -> None:
     """Refuse a run that would not do what it was started with, before any of its tasks does a thing.
 
     A form sends what it has. Over REST and at a shell Airflow takes whatever it is given, and a field whose
-    name is misspelt leaves the real one at its default: the first flow, and *Apply* on.
+    name is misspelt leaves the real one at its default: *Apply* on. Of a run that names no flow each task
+    would take the first one, which is another one once a file comes that sorts before it.
 
     Raises:
-        TaskFailed: NOT_A_FIELD, or CONF_IGNORED.
+        TaskFailed: NOT_A_FIELD, NOT_NAMED, or CONF_IGNORED.
     """
-    conf, fields = context["dag_run"].conf or {}, context["dag"].params
+    dag, conf = context["dag"], context["dag_run"].conf or {}
+    fields, subject = dag.params, SUBJECTS.get(dag.dag_id)
     with errors_of_ours():
         if unknown := [name for name in conf if name not in fields and name != _OF_AIRFLOW]:
             raise UsageError(
@@ -87,6 +90,13 @@ def check_conf(context: Context) -> None:
                 code=AirflowCode.NOT_A_FIELD,
                 seen=", ".join(unknown),
                 resolve=f"{nearest_fix(unknown[0], fields)} Then start the DAG again",
+            )
+        if subject is not None and subject not in conf:
+            raise UsageError(
+                "the run was started without saying what for",
+                code=AirflowCode.NOT_NAMED,
+                expected=f'"{subject}" in its conf, as the form has it',
+                resolve="start the DAG again with it",
             )
         ignored = [
             name for name, wanted in conf.items() if name in fields and context["params"][name] != wanted

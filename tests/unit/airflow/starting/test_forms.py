@@ -149,26 +149,35 @@ def test_a_task_takes_a_flow_whose_file_is_gone(monkeypatch: pytest.MonkeyPatch)
     assert validate(flow="gone")["flow"] == "gone"
 
 
-def checked(conf: Mapping[str, Any] | None, told: Mapping[str, Any]) -> None:
+def checked(conf: Mapping[str, Any] | None, told: Mapping[str, Any], dag_id: str = "sync_topics") -> None:
     """Look at what a run was started with as each of its tasks does, which is told something."""
     fields = {"flow": forms.flow_param(["a", "b"]), "apply": forms.apply_param()}
-    dag = SimpleNamespace(params=ParamsDict(fields))
+    dag = SimpleNamespace(dag_id=dag_id, params=ParamsDict(fields))
     params = {**dag.params.dump(), **told}
     context: Any = {"dag": dag, "dag_run": SimpleNamespace(conf=conf), "params": params}
     forms.check_conf(context)
 
 
-def refused_code(conf: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[object, str]:
+def refused_code(conf: Mapping[str, Any] | None, told: Mapping[str, Any]) -> tuple[object, str]:
     """Return why a run is refused: the code and the text."""
     with pytest.raises(TaskFailed) as refused:
         checked(conf, told)
     return getattr(refused.value.__cause__, "code", None), str(refused.value)
 
 
-@pytest.mark.parametrize("conf", [None, {}, {"flow": "b"}, {"flow": "b", "apply": False, "openlineage": {}}])
-def test_a_run_does_what_its_form_says(conf: Mapping[str, Any] | None) -> None:
+@pytest.mark.parametrize("conf", [{"flow": "b"}, {"flow": "b", "apply": False, "openlineage": {}}])
+def test_a_run_does_what_its_form_says(conf: Mapping[str, Any]) -> None:
     """And one that another DAG has started where lineage is on, of which Airflow says so there."""
-    checked(conf, conf or {})
+    checked(conf, conf)
+
+
+@pytest.mark.parametrize("conf", [None, {}, {"apply": False}])
+def test_a_run_that_names_no_flow_is_refused(conf: Mapping[str, Any] | None) -> None:
+    """Each of its tasks would take the first one that there is by then, a try of months later, too."""
+    code, text = refused_code(conf, conf or {})
+    assert code == AirflowCode.NOT_NAMED
+    assert '"flow"' in text
+    checked(conf, conf or {}, dag_id="replicate_nightly")
 
 
 def test_a_field_that_the_form_does_not_have_ends_the_run() -> None:
