@@ -16,9 +16,9 @@ _HEAD: Final = """# Forms
 <!-- Made by scripts/make_forms.py from dags: change it there. -->
 Every DAG that people start, and what its form asks. What it does, where it fails: [airflow.md](airflow.md).
 The name of a field is what it is called over REST, in `conf`; a run whose `conf` has another name is refused
-by its first task (`NOT_A_FIELD`), and so is one without `flow`, or `connect` (`NOT_NAMED`). Every form opens
-valid: who changes nothing and starts it gets the defaults, for the first flow. The DAGs that a flow file's
-`schedules` bring along (`replicate_<flow>` and so on) have the same fields.
+by its first task (`NOT_A_FIELD`), and so is one without `flow`, or `connect`, where there are several
+(`NOT_NAMED`). Every form opens valid: who changes nothing and starts it gets the defaults, for the first
+flow. The DAGs that a flow file's `schedules` bring along (`replicate_<flow>` and so on) have the same fields.
 """
 
 

@@ -26,6 +26,7 @@ from onceover_airflow.starting.runnames import SUBJECTS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.sdk.definitions.param import ParamsDict
 
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
@@ -75,8 +76,8 @@ def check_conf(context: Context) -> None:
     """Refuse a run that would not do what it was started with, before any of its tasks does a thing.
 
     A form sends what it has. Over REST and at a shell Airflow takes whatever it is given, and a field whose
-    name is misspelt leaves the real one at its default: *Apply* on. Of a run that names no flow each task
-    would take the first one, which is another one once a file comes that sorts before it.
+    name is misspelt leaves the real one at its default: *Apply* on. Where there are several flows and a run
+    names none, each task would take the first one, which is another one once a file comes that sorts before.
 
     Raises:
         TaskFailed: NOT_A_FIELD, NOT_NAMED, or CONF_IGNORED.
@@ -91,7 +92,7 @@ def check_conf(context: Context) -> None:
                 seen=", ".join(unknown),
                 resolve=f"{nearest_fix(unknown[0], fields)} Then start the DAG again",
             )
-        if subject is not None and subject not in conf:
+        if subject is not None and subject not in conf and len(_offered(fields, subject)) > 1:
             raise UsageError(
                 "the run was started without saying what for",
                 code=AirflowCode.NOT_NAMED,
@@ -109,6 +110,12 @@ def check_conf(context: Context) -> None:
                 seen=f"other values of {', '.join(ignored)}",
                 resolve="correct it in Airflow's configuration, then start the DAG again",
             )
+
+
+def _offered(fields: ParamsDict, subject: str) -> Sequence[str]:
+    schema = fields.get_param(subject).schema
+    names: Sequence[str] = schema.get("enum") or schema.get("examples") or ()
+    return names
 
 
 def value(field: str) -> str:
@@ -142,7 +149,10 @@ def pick(title: str, names: Sequence[str], text: str) -> Param:
     """
     if not names:
         return optional(title, f"{text} **There is none yet.**")
-    offered: dict[str, Any] = {"maxLength": MAX_TEXT} if get_parsing_context().task_id else {"enum": [*names]}
+    in_task = get_parsing_context().task_id is not None
+    offered: dict[str, Any] = {"enum": [*names]}
+    if in_task:
+        offered = {"maxLength": MAX_TEXT, "examples": [*names]}
     return Param(names[0], type="string", title=title, description_md=text, **offered)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -149,9 +149,14 @@ def test_a_task_takes_a_flow_whose_file_is_gone(monkeypatch: pytest.MonkeyPatch)
     assert validate(flow="gone")["flow"] == "gone"
 
 
-def checked(conf: Mapping[str, Any] | None, told: Mapping[str, Any], dag_id: str = "sync_topics") -> None:
+def checked(
+    conf: Mapping[str, Any] | None,
+    told: Mapping[str, Any],
+    dag_id: str = "sync_topics",
+    flows: Sequence[str] = ("a", "b"),
+) -> None:
     """Look at what a run was started with as each of its tasks does, which is told something."""
-    fields = {"flow": forms.flow_param(["a", "b"]), "apply": forms.apply_param()}
+    fields = {"flow": forms.flow_param(flows), "apply": forms.apply_param()}
     dag = SimpleNamespace(dag_id=dag_id, params=ParamsDict(fields))
     params = {**dag.params.dump(), **told}
     context: Any = {"dag": dag, "dag_run": SimpleNamespace(conf=conf), "params": params}
@@ -172,12 +177,17 @@ def test_a_run_does_what_its_form_says(conf: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("conf", [None, {}, {"apply": False}])
-def test_a_run_that_names_no_flow_is_refused(conf: Mapping[str, Any] | None) -> None:
+@pytest.mark.parametrize("task", [None, "plan_topics"])
+def test_a_run_that_names_none_of_several_flows_is_refused(
+    monkeypatch: pytest.MonkeyPatch, conf: Mapping[str, Any] | None, task: str | None
+) -> None:
     """Each of its tasks would take the first one that there is by then, a try of months later, too."""
+    monkeypatch.setattr(forms, "get_parsing_context", lambda: SimpleNamespace(task_id=task))
     code, text = refused_code(conf, conf or {})
     assert code == AirflowCode.NOT_NAMED
     assert '"flow"' in text
     checked(conf, conf or {}, dag_id="replicate_nightly")
+    checked(conf, conf or {}, flows=["a"])
 
 
 def test_a_field_that_the_form_does_not_have_ends_the_run() -> None:
