@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_END, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient
 
+from onceover.audit.model import FindingKind
 from onceover.errors import Fenced
 from onceover.positions import reader as mapreader
 from onceover.state import names
@@ -26,6 +27,8 @@ from tests.support.flows.waysout import Command, commands, follow
 from tests.support.raw.adversary import EPOCH_MS
 from tests.support.raw.rawkafka import Codec
 from tests.support.session.wait import wait_until
+from tests.support.worlds.contentaudit import audit
+from tests.support.worlds.contentaudit import partition as partition_of
 from tests.support.worlds.mapparts import hanging, mapped
 
 _TIMEOUT_S = 60.0
@@ -392,6 +395,25 @@ def test_times_files_and_other_flows_name_positions(seeding: Seeding, tmp_path: 
         seeding.capsys, "seed", "plan", str(other), "--from", f"flow:{seeding.flow}"
     )
     assert (code, positions(planned)) == (0, {f"{topic}:0": (None, 7, "skip", 7)})
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_what_a_stranger_writes_behind_the_seeded_copy_is_found(seeding: Seeding, *, copies: bool) -> None:
+    """Nothing tells whose it is but where the copy was to begin: before its first record, too."""
+    topic, replica = seeding.filled(partitions=1), seeding.replica
+    replica.target_topic(topic)
+    replica.target.plain(topic, 0, replica.target.records(10))
+    seeding("apply", "latest")
+    flow = replica.flow.watch.flow
+    assert partition_of(audit(flow), topic).findings == ()
+    replica.target.plain(topic, 0, replica.target.records(3, value=b"strange"))
+    if copies:
+        replica.source.plain(topic, 0, replica.source.records(5))
+        replica.copy()
+    found = partition_of(audit(flow), topic).findings
+    assert [(each.kind, each.target_offset) for each in found] == [
+        (FindingKind.PHANTOM, 10 + number) for number in range(3)
+    ]
 
 
 def test_a_topic_is_seeded_whole_or_not_at_all(seeding: Seeding) -> None:

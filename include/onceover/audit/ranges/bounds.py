@@ -183,6 +183,11 @@ class _Bounding:
             return seen.asked_from, None
         if self.from_watermark and mark is not None and mark.offset >= seen.start:
             return mark.offset, mark.target_offset
+        # Who has placed the copy has written down where the target ended: whatever lies behind is the copy's,
+        # or nobody's. With a handler copies of other partitions may lie before it; at least once, what a
+        # predecessor had in hand.
+        if seen.began is not None and not (self.handled or self.repeats):
+            return seen.start, seen.began
         # A flow enrols empty topics only; records before its first would be nobody's. Where the copy
         # began later than the source (seeded, adopted) or again, there may rightly be others before it.
         border = 0 if seen.start == 0 and not seen.since else None

@@ -58,6 +58,8 @@ class PartitionSnapshot:
         away: why nobody tells where one of the logs ends; empty where both are known.
         enrolled_ms: when the topic was taken in; 0 where nobody tells any more: the time of the enrolment is
             that of the last partition whose progress was written by hand.
+        began: where the target's log ended when the copy began at ``start``; None where nobody has written
+            that down, or the copy has been put elsewhere since.
     """
 
     source: TopicPartition
@@ -76,6 +78,7 @@ class PartitionSnapshot:
     by_hand: bool = False
     away: str = ""
     enrolled_ms: int = 0
+    began: int | None = None
 
     @property
     def is_there(self) -> bool:
@@ -261,6 +264,7 @@ class _Snapshots:
                         source.partition in enrolment.changed,
                         self._here.away.get(source) or self._there.away.get(target, ""),
                         0 if enrolment.since or enrolment.changed else enrolment.at_ms,
+                        enrolment.began(source.partition),
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}

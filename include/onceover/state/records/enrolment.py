@@ -197,6 +197,14 @@ class Enrolment:
         """Tell whether an operator has put a partition somewhere, and nothing says where and when."""
         return partition in self.changed and partition not in self.placed
 
+    def began(self, partition: int) -> int | None:
+        """Return where the target's log ended when the copy of a partition began at its ``start``.
+
+        None where it was put elsewhere since, or by an older release.
+        """
+        placed = self.placed.get(partition)
+        return None if placed is None or placed.offset != self.start.get(partition) else placed.target_end
+
     @property
     def waits_to_be_placed(self) -> bool:
         """Tell whether the topic was given away, and a partition was not placed by hand since.

@@ -106,6 +106,18 @@ def test_whole_logs_need_no_map() -> None:
     assert (spans(found), gaps(found)) == (((0, 100), (0, 100)), [])
 
 
+@pytest.mark.parametrize("copied", [Straight(62, 100), NOTHING])
+def test_behind_where_the_copy_was_placed_everything_is_the_copys(copied: PairMap) -> None:
+    """Before its first record, too: what a stranger has written there would be in nobody's bounds."""
+    facts = seen(start=60, began=40, target_log=PartitionLog(TARGET_ID, 0, 80, 80))
+    assert (spans(bounded(facts, copied)), gaps(bounded(facts, copied))) == (((60, 100), (40, 80)), [])
+    nothing = replace(facts, position=60, target_end=40)
+    assert spans(bounded(nothing))[1] == (40, 80)
+    # What others hold of it is told apart by the map alone: copies of other partitions, or of a predecessor.
+    for told in ({"handled": True}, {"handled": False, "repeats": True}):
+        assert bound(facts, Straight(62, 100), from_watermark=False, **told).target_from == 62
+
+
 @pytest.mark.parametrize(("expires", "reason"), [(True, Reason.RETENTION), (False, Reason.DELETED)])
 def test_what_the_source_no_longer_holds_is_counted(expires: bool, reason: Reason) -> None:
     """By retention, or by a person where nothing expires."""
