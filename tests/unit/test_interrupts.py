@@ -83,6 +83,39 @@ def test_interrupted_while_it_is_loaded_a_command_says_one_line(started: Loading
     assert (*started.communicate(timeout=20), started.returncode) == ("", "error: interrupted\n", 130)
 
 
+_EARLY = """
+import importlib.abc, os, pathlib, sys, time
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.startswith("onceover.") and name not in ("onceover.cli", "onceover.cli.entry"):
+            pathlib.Path(os.environ["LOADING"]).touch()
+            time.sleep(60)
+sys.meta_path.insert(0, Slow())
+from onceover.cli import entry
+sys.exit(entry.run())
+"""
+
+
+def test_interrupted_in_its_first_moment_a_command_says_one_line(tmp_path: Path) -> None:
+    """Before anything of ours is loaded, what says so among it: no traceback of that, either."""
+    flag = tmp_path / "loading"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _EARLY, "status", "--json"],
+        env={**os.environ, "LOADING": str(flag)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    try:
+        wait_until(flag.exists, 60.0, "the first import")
+        process.send_signal(signal.SIGINT)
+        assert (*process.communicate(timeout=20), process.returncode) == ("", "error: interrupted\n", 130)
+    finally:
+        process.kill()
+        process.wait()
+
+
 _ENDING = """
 import atexit, os, pathlib, sys, time
 def end():

@@ -7,36 +7,37 @@ traceback of whatever was being loaded.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, NoReturn
-
-from onceover.cli.terminal import streams
-from onceover.cli.terminal.output import envelope, interrupted
-from onceover.exitstatus import INTERRUPTED
 
 # `kill`, `timeout`, an orchestrator, and a terminal that is closed end a command as Ctrl-C does.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What argcomplete's functions of the shells set: nobody has typed a command to its end.
 _ASKED_BY_SHELL: Final = {"_ARGCOMPLETE", "COMP_LINE", "COMP_POINT"}
+# As ``exitstatus`` has it, which is not loaded yet.
+_INTERRUPTED: Final = 130
 
 
 def run() -> int:
     """Run the command that was typed; return its exit code."""
+    arguments = sys.argv[1:]
+    # What is ignored stays so, as under nohup.
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    _on(wanted, lambda: _leave("", as_json=False))
+    # Not before: it takes a tenth of a second, and more on a busy machine.
+    from onceover.cli.terminal import streams
+    from onceover.cli.terminal.output import interrupted_document
+
     streams.complete()
     if os.environ.keys() >= _ASKED_BY_SHELL:
         from onceover.cli.completion import complete
 
         complete()
-    arguments = sys.argv[1:]
-    # What is ignored stays so, as under nohup.
-    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in wanted:
-        signal.signal(number, lambda *_: _leave(arguments))
+    _on(wanted, lambda: _leave(interrupted_document(arguments[:1]), as_json="--json" in arguments))
     from onceover.cli.main import main
 
     def begin() -> None:
@@ -47,7 +48,7 @@ def run() -> int:
         return main(arguments, loaded=begin)
     except KeyboardInterrupt:
         # The command has said already how it ended.
-        return INTERRUPTED
+        return _INTERRUPTED
     finally:
         # Only Python's own end is left: a late interrupt ends that without a word.
         for number in wanted:
@@ -55,13 +56,16 @@ def run() -> int:
         streams.settle()
 
 
-def _leave(arguments: Sequence[str]) -> NoReturn:
-    error = interrupted()
-    if "--json" in arguments:
-        document = envelope(" ".join(arguments[:1]), error.exit_code, {"error": error.as_dict()})
-        _tell(1, json.dumps(document))
-    _tell(2, f"error: {error.message}")
-    os._exit(error.exit_code)
+def _on(wanted: Iterable[int], leave: Callable[[], NoReturn]) -> None:
+    for number in wanted:
+        signal.signal(number, lambda *_: leave())
+
+
+def _leave(document: str, *, as_json: bool) -> NoReturn:
+    if as_json:
+        _tell(1, document)
+    _tell(2, "error: interrupted")
+    os._exit(_INTERRUPTED)
 
 
 def _tell(descriptor: int, line: str) -> None:

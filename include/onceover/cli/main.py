@@ -17,7 +17,7 @@ from onceover.cli.terminal.colours import painted
 from onceover.cli.terminal.output import CommandResult, envelope, interrupted
 from onceover.cli.terminal.typed import as_typed
 from onceover.config.faults import message_lines
-from onceover.errors import Fatal, OnceoverError, is_of_a_path, unexpected, unusable_path
+from onceover.errors import NeedsOperator, OnceoverError, is_of_a_path, unexpected, unusable_path
 from onceover.exitstatus import UNREAD
 from onceover.logs import configure, is_verbose
 from onceover.private import privately
@@ -61,7 +61,8 @@ def main(argv: Sequence[str] | None = None, *, loaded: Callable[[], object] = la
         if is_verbose():
             log.exception("the command failed")
         return _failed(command, _ours(error), as_json=as_json)
-    return exit_code if streams.write(text) else exit_code or Fatal.exit_code
+    # A full disk is no violation, which an audit would have found.
+    return exit_code if streams.write(text) else exit_code or NeedsOperator.exit_code
 
 
 def _ours(error: BaseException) -> OnceoverError:

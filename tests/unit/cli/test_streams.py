@@ -82,7 +82,7 @@ def test_errors_that_nobody_reads_leave_the_exit_code(tmp_path: Path) -> None:
         os.close(writing)
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(_HELP, 1), (_STATUS, 5)])
+@pytest.mark.parametrize(("arguments", "code"), [(_HELP, 3), (_STATUS, 5)])
 def test_a_full_disk_is_told(tmp_path: Path, arguments: Sequence[str], code: int) -> None:
     """A result that is not there is no success."""
     with Path("/dev/full").open("w") as full:
@@ -105,7 +105,7 @@ def test_a_name_that_the_terminals_locale_has_no_letters_for_is_written(
 def test_a_closed_stdout_is_told(tmp_path: Path) -> None:
     """As in ``>&-``: nothing else gets its number, and what is not written is no success."""
     ended, shown = run(tmp_path, _HELP, out=subprocess.DEVNULL, closed=(1,))
-    assert (ended, shown) == (1, "error: the result cannot be written to stdout: Bad file descriptor\n")
+    assert (ended, shown) == (3, "error: the result cannot be written to stdout: Bad file descriptor\n")
 
 
 @pytest.mark.parametrize(

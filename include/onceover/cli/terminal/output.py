@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +29,16 @@ def interrupted() -> Interrupted:
 def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:
     """Return a document with the fields that every one has."""
     return {**document, "onceover": 1, "command": command, "ok": exit_code == 0, "exit": exit_code}
+
+
+def interrupted_document(command: Sequence[str]) -> str:
+    """Return what ``--json`` prints of a command that was interrupted before it was understood.
+
+    Args:
+        command: its first word, where there is one.
+    """
+    error = interrupted()
+    return json.dumps(envelope(" ".join(command), error.exit_code, {"error": error.as_dict()}))
 
 
 @dataclass(frozen=True)
