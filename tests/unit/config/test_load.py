@@ -304,6 +304,18 @@ def test_a_directory_that_is_named_and_is_none_is_not_taken_for_an_empty_one(
             look()
 
 
+def test_a_flow_that_is_named_by_its_path_is_checked_without_the_directory(
+    write_flow: FlowWriter, tmp_path: Path
+) -> None:
+    """Who has it nowhere else needs none; that nothing was compared is told."""
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path / "gone")}
+    flow = load_flow(write_flow(), environ=environ)
+    (told,) = advise(flow, *resolve_clients(flow, environ=environ), environ)
+    assert told.startswith(
+        f"it is compared with no other flow file: {tmp_path}/gone: ONCEOVER_FLOWS names it"
+    )
+
+
 def test_an_absent_directory_that_nobody_named_is_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

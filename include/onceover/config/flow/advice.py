@@ -27,8 +27,14 @@ def advise(
     flow: Flow, source: ClientConfig, target: ClientConfig, environ: Mapping[str, str] | None = None
 ) -> list[str]:
     """Return one sentence for each setting of ``flow`` that a careful operator would question."""
-    others = find_flow_files(environ)
+    unread: list[str] = []
+    try:
+        others = find_flow_files(environ)
+    except UsageError as error:
+        # A flow that is named by its path needs no directory.
+        others, unread = [], [f"it is compared with no other flow file: {error.message}"]
     return [
+        *unread,
         *_cluster("source", flow, flow.source, source),
         *_cluster("target", flow, flow.target, target),
         *_state(flow, target),
