@@ -160,7 +160,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What anything prints goes to where errors go.
     os.dup2(2, 1)
-    flows = {path: _loaded(path) for path in listed_flow_files()}
+    try:
+        paths = listed_flow_files()
+    except UsageError as error:
+        # Whoever has started this shows it on the page.
+        sys.exit(str(error))
+    flows = {path: _loaded(path) for path in paths}
     told = threading.Lock()
 
     def tell(document: object) -> None:

@@ -218,6 +218,17 @@ def test_a_child_that_fails_is_told_with_its_last_words(
     assert "broken on purpose" in str(raised.value.seen)
 
 
+def test_a_directory_of_flow_files_that_is_gone_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the page, where nobody can make anything of a traceback."""
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path / "gone"))
+    with pytest.raises(Retriable) as raised:
+        Asking(nobody)()
+    words = str(raised.value.seen).removeprefix("exit code 1: ")
+    assert words.startswith(f"{tmp_path}/gone: ONCEOVER_FLOWS names it, and it is no directory")
+
+
 def imitate(folder: Path, text: str) -> None:
     """Put something else in the child's place."""
     package = folder / "onceover" / "wiring"
