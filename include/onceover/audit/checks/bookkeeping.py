@@ -180,18 +180,19 @@ def _groups(
                     yield _unread(group, work[tp].seen.source, current)
                 elif current in mine[tp].known:
                     check = _stands(work[tp], group, mine[tp], current, look)
-                    if not _is_cut_off(check, mine[tp], current):
+                    if not is_cut_off(check, mine[tp], current):
                         yield check
     finally:
         memory.close()
 
 
-def _is_cut_off(check: Check, entry: Remembered, current: int | str) -> bool:
+def is_cut_off(check: Check, entry: Remembered, current: int) -> bool:
     """Tell whether a group stands where it stood before a move that was remembered, and not written.
 
-    Nobody claims that it is further; one that stands too far is told of in any case.
+    Nobody claims that it is further; one that stands too far is told of in any case. So is one that has gone
+    on from there since: what was once cut off stays remembered.
     """
-    return check.repeated > 0 and bool(entry.meant) and current not in entry.meant
+    return check.repeated > 0 and current not in entry.meant and any(to > current for to in entry.meant)
 
 
 def _stands(work: PartitionClaims, group: str, entry: Remembered, current: int, look: RecordLooks) -> Check:

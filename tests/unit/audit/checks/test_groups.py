@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onceover.audit.checks.bookkeeping import positions_or_why
+import pytest
+
+from onceover.audit.checks.bookkeeping import is_cut_off, positions_or_why
 from onceover.audit.checks.groups import GroupPosition, check_group
 from onceover.errors import UsageError
+from onceover.groups.decide import Remembered
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from tests.support.fakes.fakecluster import FakeCluster
@@ -50,6 +53,24 @@ def test_group_too_far_behind_repeats() -> None:
     check = check_group(replace(_GOOD, current=9, meets=rec(9, "w")))
 
     assert (check.ok, check.skipped, check.repeated) == (False, 0, 4)
+
+
+@pytest.mark.parametrize(
+    ("known", "meant", "told"),
+    [
+        pytest.param({9, 12}, {12}, False, id="cut off"),
+        pytest.param({9}, set(), True, id="put there"),
+        pytest.param({9}, {9}, True, id="put there a moment ago"),
+        pytest.param({5, 9}, {5}, True, id="gone on from where it was cut off once"),
+    ],
+)
+def test_only_a_group_that_waits_for_a_move_is_not_judged(
+    known: set[int], meant: set[int], told: bool
+) -> None:
+    """What was meant once, and never written, is remembered for good; verdicts are passed all the same."""
+    entry = Remembered(_GOOD.given, frozenset(known), 1, meant=frozenset(meant))
+    check = check_group(replace(_GOOD, current=9, meets=rec(9, "w")))
+    assert is_cut_off(check, entry, 9) is not told
 
 
 def test_group_past_the_last_record_skips() -> None:
