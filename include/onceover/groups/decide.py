@@ -117,6 +117,7 @@ class Remembered:
             behind the counterpart, or what was read is not copied yet. Older releases did not say.
         meant: which of the known positions were about to be written, and were not seen there yet. Older
             releases did not say.
+        overdue: which of these were not seen there, though another one was that was meant beside them.
     """
 
     given: int
@@ -124,6 +125,7 @@ class Remembered:
     at_ms: int
     stands: Mapping[int, OtherPosition] = field(default_factory=dict)
     meant: frozenset[int] = frozenset()
+    overdue: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)

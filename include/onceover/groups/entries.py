@@ -17,10 +17,10 @@ from onceover.model import TopicPartition
 from onceover.state.records.value import name, partition_number, whole_number
 
 VERSION: Final = 1
-# Brokers, and the library, take records of 1 MB by default. An entry has up to 750 bytes: its topic's name
-# (249), six positions, what they stand for, and a time. Usual ones have 90, and a thousand of them are one
-# record of 0.1 MB, which is written whole when one of them has changed.
-ENTRIES_AT_MOST: Final = 1000
+# Brokers, and the library, take records of 1 MB by default. An entry has up to 1050 bytes: its topic's name
+# (249), six positions, which of them were meant, what they stand for, and a time. Usual ones have 90, and as
+# many of them are one record of 0.1 MB, which is written whole when one of them has changed.
+ENTRIES_AT_MOST: Final = 900
 # Positions of earlier writes that stay known: enough for as many syncs at once as anybody runs by mistake.
 _KEPT: Final = 4
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -130,9 +130,10 @@ def _entries(piece: Mapping[str, Any]) -> Iterable[tuple[TopicPartition, Remembe
                 for at, stand in entry.get("stands", {}).items()
             }
             meant = frozenset(map(whole_number, entry.get("meant", ())))
+            overdue = frozenset(map(whole_number, entry.get("overdue", ())))
             given, at_ms = whole_number(entry["given"]), whole_number(entry["at_ms"])
             tp = TopicPartition(name(topic), partition_number(number))
-            yield tp, Remembered(given, known, at_ms, stands, meant)
+            yield tp, Remembered(given, known, at_ms, stands, meant, overdue)
 
 
 def _value(entries: Mapping[TopicPartition, Remembered]) -> dict[str, Any]:
@@ -143,6 +144,8 @@ def _value(entries: Mapping[TopicPartition, Remembered]) -> dict[str, Any]:
             value["stands"] = {str(at): list(stand) for at, stand in sorted(entry.stands.items())}
         if entry.meant:
             value["meant"] = sorted(entry.meant)
+        if entry.overdue:
+            value["overdue"] = sorted(entry.overdue)
         topics.setdefault(tp.topic, {})[str(tp.partition)] = value
     return {"v": VERSION, "topics": topics}
 
@@ -150,12 +153,16 @@ def _value(entries: Mapping[TopicPartition, Remembered]) -> dict[str, Any]:
 def _joined(before: Remembered, entry: Remembered) -> Remembered:
     """Return an entry with what stays known of the one before.
 
-    What another sync may have yet to write stays. What was replaced by what is seen there now does not:
-    whoever stands there again was moved there by somebody else.
+    What another sync may have yet to write stays, until a second time a group is seen where it was put
+    instead: whoever was killed before the write never comes. What was replaced by what is seen there now does
+    not stay: whoever stands there again was moved there by somebody else.
     """
     seen = entry.known - entry.meant
-    waiting = before.meant - seen
-    still = waiting if seen & before.meant else before.known - seen
+    waiting, late = before.meant - seen, before.overdue - seen
+    still = before.known - seen
+    if seen & before.meant:
+        waiting -= before.overdue
+        late = still = waiting
     latest = frozenset(sorted(still - entry.known)[-_KEPT:])
     kept = {at: stand for at, stand in before.stands.items() if at in latest}
     return replace(
@@ -163,4 +170,5 @@ def _joined(before: Remembered, entry: Remembered) -> Remembered:
         known=entry.known | latest,
         stands=kept | dict(entry.stands),
         meant=entry.meant | (waiting & latest),
+        overdue=entry.overdue | (late & latest),
     )

@@ -125,6 +125,24 @@ def test_who_joined_at_the_last_moment_and_read_to_where_the_group_was_to_go_is_
     assert world.there == {"a": 7 + SHIFT}
 
 
+def test_a_place_that_it_was_never_put_to_is_not_ours_for_good() -> None:
+    """Once it has gone on from where it was put instead, whoever moves it back there is somebody else."""
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    sync.apply()
+    world.here["a"] = 7
+    world.before_commit = world.members.add
+    sync.apply()
+    world.before_commit = lambda _: None
+    world.members.clear()
+    for offset in (8, 9, 10):
+        world.here["a"] = offset
+        sync.apply()
+    world.there["a"] = 7 + SHIFT
+    assert codes(sync.apply()) == {"a": "COMMITTED_ELSEWHERE"}
+    assert world.there == {"a": 7 + SHIFT}
+
+
 def test_members_that_join_at_the_last_moment_are_left_alone() -> None:
     world = World(here={"a": 4, "b": 7})
     world.before_commit = lambda group: world.members.add("a")

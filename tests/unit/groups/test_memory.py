@@ -161,6 +161,15 @@ def test_what_was_replaced_is_forgotten_once_that_is_seen_and_what_another_sync_
     assert write(200, 250) == ([200, 250, 300], [250, 300])
     assert write(300) == ([250, 300], [250])
     assert write(300, 400) == ([250, 300, 400], [250, 400])
+    # It was seen twice where it was put instead: nobody comes to write the other place any more.
+    assert write(400) == ([400], [])
+    assert write(400, 500) == ([400, 500], [500])
+    # Whoever means a place anew may write it.
+    assert write(400, 600) == ([400, 500, 600], [500, 600])
+    assert write(600) == ([500, 600], [500])
+    assert write(600, 500) == ([500, 600], [500])
+    assert write(600, 550) == ([500, 550, 600], [500, 550])
+    assert write(550) == ([500, 550], [500])
 
 
 def large(count: int, name: str = "payments.transactions") -> dict[TopicPartition, Remembered]:
@@ -183,7 +192,9 @@ def test_the_longest_names_and_numbers_fit(log: Log) -> None:
     last, at_ms = 2**63 - 1, 10**13
     known = frozenset(last - each for each in range(6))
     stands = dict.fromkeys(known, OtherPosition(last, last))
-    many = {TopicPartition(f"{n:0249}", 999_999): Remembered(last, known, at_ms, stands) for n in range(3000)}
+    meant, overdue = known - {last}, known - {last, last - 5}
+    entry = Remembered(last, known, at_ms, stands, meant, overdue)
+    many = {TopicPartition(f"{n:0249}", 999_999): entry for n in range(3000)}
     assert opened(log).write(Direction.FAILOVER, {"big": many}) == {}
     assert opened(log).of(Direction.FAILOVER, "big") == many
 
