@@ -19,7 +19,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import OnceoverError, Retriable
 from onceover.exitstatus import INTERRUPTED
 from onceover.groups.codes import GroupCode
-from onceover.groups.decide import Allowed, GroupAction, remembered
+from onceover.groups.decide import Allowed, GroupAction, Remembered, remembered
 from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, plan_groups, summary
 from onceover.groups.view import GroupReader
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
@@ -252,10 +252,12 @@ class GroupSync:
         now = self._reader.receiving.each_named(wanted, _PENDING_S)
         failed = {**now.failed, **unsettled}
         writes: dict[str, list[Row]] = {}
+        moved: dict[str, list[Row]] = {}
         for steps in asked:
             if steps.writes and steps.group not in failed:
                 there, here = now.found[steps.group], given.found.get(steps.group, _NOTHING)
-                writes[steps.group] = self._unmoved(steps, there, here, applied, again=again)
+                both = _unmoved(steps, there, here, applied, again=again)
+                writes[steps.group], moved[steps.group] = both
         writes = {group: rows for group, rows in writes.items() if rows}
         unwritten = self._commit(writes, now.found)
         left = [
@@ -269,6 +271,7 @@ class GroupSync:
         written = [(s, writes[s.group]) for s in several if s.group in writes.keys() - unwritten.keys()]
         self._done(written, applied, journal)
         self._look_behind({s.group: rows for s, rows in written}, applied)
+        self._name_moved({group: rows for group, rows in moved.items() if rows}, now.found, applied)
         return left
 
     def _given(self, several: Sequence[GroupSteps]) -> Each[str, GroupOffsets]:
@@ -284,47 +287,32 @@ class GroupSync:
         given = self._reader.giving.each_named(back, _PENDING_S)
         return Each(given.found, {**given.failed, **failed})
 
-    def _unmoved(
-        self,
-        steps: GroupSteps,
-        now: GroupOffsets,
-        given: GroupOffsets,
-        applied: AppliedGroups,
-        *,
-        again: bool,
-    ) -> list[Row]:
-        """Return the writes whose partition still holds what the decision was made for.
+    def _name_moved(
+        self, moved: Mapping[str, Sequence[Row]], now: Mapping[str, GroupOffsets], applied: AppliedGroups
+    ) -> None:
+        """Name what was left alone because it had moved: by another sync of this flow, or by somebody.
 
-        Args:
-            again: it was tried before, and may be ours by now.
+        Another sync remembers before it writes, and may have done both since this one did.
         """
-        kept = []
-        for row in steps.writes:
-            here = row.facts.giving
-            anew = here in given.pending or _offset(given.committed, here) != row.facts.committed
-            if anew and _takes_back(row):
-                applied.refused.append(_given_anew(row, given.committed))
-                applied.temporary = True
-            elif row.facts.receiving in now.pending:
-                applied.refused.append(_pending(row, "a transaction commits there"))
-                applied.temporary = True
-            elif _stands(row, now) or (_is_written(row, now) and (again or not row.decision.watch)):
-                # Also where another sync was the first to put it there.
-                kept.append(row)
-            elif self._is_ours(steps.group, row, now):
-                applied.refused.append(_overtaken(row, now.committed))
-                applied.temporary = True
-            else:
-                applied.refused.append(_moving(row, now.committed))
-        return kept
-
-    def _is_ours(self, group: str, row: Row, now: GroupOffsets) -> bool:
-        """Tell whether another sync of this flow has put it where it is: it has remembered that before."""
-        if row.decision.watch:
-            # Whoever moves while it is looked at twice is somebody.
-            return False
-        entry = self._reader.memory.of(self._reader.direction, group).get(row.facts.receiving)
-        return entry is not None and _offset(now.committed, row.facts.receiving) in entry.known
+        if not moved:
+            return
+        try:
+            self._reader.memory.refresh()
+        except OnceoverError as error:
+            for group in moved:
+                _failed(group, error, applied)
+            return
+        for group, rows in moved.items():
+            try:
+                known = self._reader.memory.of(self._reader.direction, group)
+            except OnceoverError as error:
+                _failed(group, error, applied)
+                continue
+            for row in rows:
+                tp = row.facts.receiving
+                is_ours = _is_ours(row, known.get(tp), now[group].committed.get(tp))
+                applied.refused.append((_overtaken if is_ours else _moving)(row, now[group].committed))
+                applied.temporary |= is_ours
 
     def _look_behind(self, written: Mapping[str, Sequence[Row]], applied: AppliedGroups) -> None:
         """Name who began to commit in a transaction in the moment of the write: one of both is not seen."""
@@ -391,6 +379,32 @@ class GroupSync:
         applied.done += changes
 
 
+def _unmoved(
+    steps: GroupSteps, now: GroupOffsets, given: GroupOffsets, applied: AppliedGroups, *, again: bool
+) -> tuple[list[Row], list[Row]]:
+    """Return the writes whose partition holds what the decision was made for, and those that have moved.
+
+    Args:
+        again: it was tried before, and may be ours by now.
+    """
+    kept, moved = [], []
+    for row in steps.writes:
+        here = row.facts.giving
+        anew = here in given.pending or _offset(given.committed, here) != row.facts.committed
+        if anew and _takes_back(row):
+            applied.refused.append(_given_anew(row, given.committed))
+            applied.temporary = True
+        elif row.facts.receiving in now.pending:
+            applied.refused.append(_pending(row, "a transaction commits there"))
+            applied.temporary = True
+        elif _stands(row, now) or (_is_written(row, now) and (again or not row.decision.watch)):
+            # Also where another sync was the first to put it there.
+            kept.append(row)
+        else:
+            moved.append(row)
+    return kept, moved
+
+
 def _failed(group: str, error: OnceoverError, applied: AppliedGroups) -> None:
     if isinstance(error, HasMembers):
         applied.refused.append(
@@ -414,7 +428,19 @@ def _stands(row: Row, now: GroupOffsets) -> bool:
 
 
 def _is_written(row: Row, now: GroupOffsets) -> bool:
-    return _offset(now.committed, row.facts.receiving) == row.decision.to
+    """Tell whether it is as it was to be, by a write of ours: who has read up to there commits an epoch."""
+    found = now.committed.get(row.facts.receiving)
+    if found is None:
+        return row.decision.to is None
+    return (found.offset, found.leader_epoch) == (row.decision.to, NO_EPOCH)
+
+
+def _is_ours(row: Row, entry: Remembered | None, found: CommittedOffset | None) -> bool:
+    """Tell whether another sync of this flow has put a partition where it is by now."""
+    if row.decision.watch or entry is None or found is None:
+        # Whoever moves while it is looked at twice is somebody.
+        return False
+    return entry.is_ours(found.offset, found.leader_epoch)
 
 
 def _forward_only(steps: GroupSteps) -> GroupSteps:

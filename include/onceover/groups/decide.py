@@ -127,6 +127,14 @@ class Remembered:
     meant: frozenset[int] = frozenset()
     overdue: frozenset[int] = frozenset()
 
+    def is_ours(self, position: int | None, epoch: int) -> bool:
+        """Tell whether what is committed on the receiving side was written, or seen there, by us.
+
+        We commit no epoch, readers that have read up to there do: whoever was killed before the write, or
+        refused it, has not written what it meant to.
+        """
+        return position in self.known and (position not in self.meant or epoch == NO_EPOCH)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFacts:
@@ -244,11 +252,7 @@ class PartitionFacts:
         """True when what the receiving side holds was written, or seen there, by us."""
         if self.held is None and self.opposite is not None and self.current == self.opposite.given:
             return True
-        if self.last is None or self.current not in self.last.known:
-            return False
-        # We commit no epoch, readers that have read up to there do: whoever was killed before the write, or
-        # refused it, has not written what it meant to.
-        return self.current not in self.last.meant or self.current_epoch == NO_EPOCH
+        return self.last is not None and self.last.is_ours(self.current, self.current_epoch)
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,10 @@ class GroupMemory:
         self._pieces.clear()
         self._take(values)
 
+    def refresh(self) -> None:
+        """Bring it up to date as ``read`` does, and wait for a target that is away for the moment."""
+        self._target.retry(self.read)
+
     def _is_of(self, topic_id: UUID | None) -> None:
         """Begin anew where it is another topic, or none any more: what was read is not of this one."""
         if topic_id != self._topic_id:
@@ -135,7 +139,7 @@ class GroupMemory:
             Retriable: not acknowledged in time, or the topic is not there.
             UsageError: not authorized.
         """
-        self._target.retry(self.read)
+        self.refresh()
         if self._topic_id is None:
             # The library would wait for it, and have brokers that do so make one like any other topic.
             raise NotNow(f"{self._tp.topic} does not exist", where=self._target.alias)

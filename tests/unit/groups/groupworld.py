@@ -42,6 +42,7 @@ class World:
         before_commit: called right before a commit reaches the coordinator.
         forgetful: why nothing can be remembered of groups.
         log: what was written, in its order.
+        pieces: what lies in the memory's topic; ``told`` as it was when that was read the last time.
     """
 
     here: dict[str, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class World:
     log: list[tuple[str, str]] = field(default_factory=list)
     forgetful: dict[str, OnceoverError] = field(default_factory=dict)
     pieces: dict[str, dict[int, Any]] = field(default_factory=dict)
+    told: dict[str, dict[int, Any]] = field(default_factory=dict)
     looks: int = 0
     requests: list[str] = field(default_factory=list)
 
@@ -68,7 +70,7 @@ class World:
     @property
     def remembered(self) -> dict[str, Remembered]:
         """What is remembered of each group, as the topic joins it."""
-        told = {group: self.of(self.direction, group).get(THERE) for group in self.pieces}
+        told = {group: entries_of(pieces).get(THERE) for group, pieces in self.pieces.items()}
         return {group: entry for group, entry in told.items() if entry is not None}
 
     def remember(self, **entries: Remembered) -> World:
@@ -108,6 +110,7 @@ class World:
 
     def read(self) -> GroupView:
         self.looks += 1
+        self.refresh()
         return GroupView(
             "flights",
             self.direction,
@@ -150,7 +153,10 @@ class World:
 
     def of(self, direction: Direction, group: str) -> dict[TopicPartition, Remembered]:
         assert direction is self.direction
-        return entries_of(self.pieces.get(group, {}))
+        return entries_of(self.told.get(group, {}))
+
+    def refresh(self) -> None:
+        self.told = {group: dict(pieces) for group, pieces in self.pieces.items()}
 
     def prepare(self, replication_factor: int) -> None:
         self.log.append(("prepare", str(replication_factor)))
@@ -168,6 +174,7 @@ class World:
                 pieces.pop(number, None)
                 if value is not None:
                     pieces[number] = value
+        self.refresh()
         return {group: error for group, error in self.forgetful.items() if group in changes}
 
     # ---- GroupAdmin of the receiving side
@@ -178,13 +185,13 @@ class World:
         self.requests.append("named")
         each: Each[str, GroupOffsets] = Each()
         for group, wanted in asked.items():
-            offset = self.there.get(group)
+            offset, epoch = self.there.get(group), self.epochs.get(group, NO_EPOCH)
             if group in self.broken:
                 each.failed[group] = self.broken[group]
             elif group in self.pending:
                 each.found[group] = GroupOffsets({}, frozenset(wanted))
             else:
-                known = {tp: CommittedOffset(0, offset, -1, "") for tp in wanted if offset is not None}
+                known = {tp: CommittedOffset(0, offset, epoch, "") for tp in wanted if offset is not None}
                 each.found[group] = GroupOffsets(known, frozenset())
         return each
 
@@ -210,6 +217,7 @@ class World:
         self.log.append(("commit", group))
         assert offsets[THERE].leader_epoch == -1
         self.there[group] = offsets[THERE].offset
+        self.epochs.pop(group, None)
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         self.log.append(("delete", group))

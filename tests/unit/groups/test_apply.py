@@ -186,8 +186,10 @@ def beside(world: World, here: int) -> None:
     def overtake(_: str) -> None:
         world.settled = lambda _: None
         seen, world.here["a"] = world.here["a"], here
+        # Another process: what it reads of the memory this one has not.
+        told = world.told
         assert len(Sync(world).apply().done) == 1
-        world.here["a"] = seen
+        world.here["a"], world.told = seen, told
 
     world.settled = overtake
 
@@ -209,6 +211,27 @@ def test_a_group_that_another_sync_has_moved_meanwhile_is_nobody_elses_and_looke
     assert (codes(applied), applied.exit_code) == ({"a": "COMMITS_MOVE"}, TEMPORARY)
     assert [(r.passes, r.resolve) for r in applied.misplaced] == [(True, "run again")]
     assert (Sync(world).apply().exit_code, world.there) == (DONE, {"a": 7 + SHIFT})
+
+
+@pytest.mark.parametrize("reached", [7, 5])
+def test_who_reads_on_in_the_moment_of_the_write_is_no_other_sync(reached: int) -> None:
+    """Also where it comes to just where the group was to be put, or was to be once: it commits an epoch."""
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    sync.apply()
+    world.here["a"] = 5
+    world.before_commit = world.members.add
+    sync.apply()
+    world.before_commit = lambda _: None
+    world.members.clear()
+    world.here["a"] = 7
+
+    def read_on(group: str) -> None:
+        world.there[group], world.epochs[group] = reached + SHIFT, 0
+
+    world.settled = read_on
+    assert [(r.code, r.passes) for r in sync.apply().misplaced] == [("COMMITS_MOVE", False)]
+    assert world.there == {"a": reached + SHIFT}
 
 
 def test_who_comes_to_where_its_group_was_to_be_put_while_it_is_looked_at_is_left_alone() -> None:
