@@ -264,7 +264,20 @@ def test_other_files_of_the_directory_are_looked_at_as_carefully(
     assert advise(flow, *resolve_clients(flow)) == []
 
 
-@pytest.mark.parametrize(("schedule", "told"), [("@daily", 0), ("@weekly", 1), ("@monthly", 1), (None, 0)])
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ("@daily", 0),
+        ("@weekly", 1),
+        ("@monthly", 1),
+        ("0 3 * * 1", 1),
+        ("0 3 1,8,15,22 * *", 1),
+        ("0 3 * * 1,4", 0),
+        ("@continuous", 0),
+        ("@once", 0),
+        (None, 0),
+    ],
+)
 def test_a_schedule_that_outlasts_positions_is_told(
     write_flow: FlowWriter, tmp_path: Path, schedule: str | None, told: int
 ) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from onceover.config import values
 from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.resolve import ClientConfig, resolve_client
 from onceover.config.clients.rules import endpoints
@@ -17,8 +19,8 @@ from onceover.config.flow.load import find_flow_files, load_flow, read_keys
 from onceover.errors import UsageError
 
 _SECRET_NAME: Final = re.compile(r"pass|secret|token|credential|private|api_?key", re.IGNORECASE)
-# So far apart that a run would find its positions gone.
-_WEEK_AND_MORE: Final = frozenset({"@weekly", "@monthly", "@quarterly", "@yearly"})
+# So far apart that a run would find its positions gone, by the brokers' default.
+_RETENTION: Final = timedelta(days=7)
 _LOOPBACK: Final = ("127.", "[::1]", "localhost")
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
@@ -81,7 +83,8 @@ def _handler_args(flow: Flow) -> Iterator[str]:
 
 
 def _seldom(flow: Flow) -> Iterator[str]:
-    if flow.schedules.replicate in _WEEK_AND_MORE:
+    wait = values.longest_wait(flow.schedules.replicate)
+    if wait is not None and wait >= _RETENTION:
         yield (
             f"schedules.replicate is {flow.schedules.replicate}: brokers forget positions that were not "
             "committed for offsets.retention.minutes, seven days by default, and a run that finds none stops "
