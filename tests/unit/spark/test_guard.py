@@ -209,6 +209,9 @@ def test_a_machines_own_settings_of_spark_take_nothing_from_a_job_that_it_needs(
             python, cores = job.conf["spark.pyspark.driver.python"], job.conf["spark.task.cpus"]
             assert (python, cores) == (sys.executable, "1")
             assert (job.conf["spark.api.mode"], job.conf["spark.submit.deployMode"]) == ("classic", "client")
+            # Which Python takes before SPARK_CONNECT_MODE.
+            given = job.process_environment({"SPARK_API_MODE": "connect", SECRET_VARIABLE: SECRET})
+            assert given["SPARK_API_MODE"] == "classic"
             here = {job.conf.get(key) for key in ("spark.pyspark.python", "spark.hadoop.fs.defaultFS")}
             assert here == ({sys.executable, "file:///"} if master == "local" else {None})
 

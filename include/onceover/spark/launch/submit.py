@@ -329,6 +329,9 @@ def _environment(master: str) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",
+        # Python does not ask spark.api.mode, and takes Connect for granted where its package lies beside, or
+        # SPARK_CONNECT_MODE says so.
+        "SPARK_API_MODE": "classic",
     }
     if master.startswith("local"):
         # The UI binds to all addresses otherwise.
