@@ -10,13 +10,14 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from onceover.cli.commands import metrics as command
 from onceover.cli.main import main
 from onceover.drills.codes import DrillCode
 from onceover.drills.history import DrillHistory
@@ -619,6 +620,27 @@ def test_bad_input_is_refused_with_one_message(
     assert words in said.err
     assert said.out == ""
     assert stat.S_ISFIFO(os.stat("pipe").st_mode) and os.path.islink("link")
+
+
+def test_a_directory_that_goes_under_an_exporter_is_said_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is looked for every few seconds, and may be gone for days."""
+    looks = iter(range(5))
+
+    def wait(_: float) -> bool:
+        number = next(looks)
+        if number in (0, 3):
+            folder.rename(folder.with_name("away"))
+        elif number == 2:
+            folder.with_name("away").rename(folder)
+        return number == 4
+
+    monkeypatch.setattr(command, "ending_signals", lambda: nullcontext(SimpleNamespace(wait=wait)))
+    assert main(["metrics", "--port", "0"]) == 0
+    assert [r.getMessage().partition(":")[0] for r in caplog.records].count(
+        "no flow files are looked for"
+    ) == 2
 
 
 def test_a_port_that_is_taken_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,8 +54,9 @@ def run(args: argparse.Namespace) -> CommandResult:
             say(f"metrics of the flows at http://{_shown(args.host)}:{port}/metrics", aside=args.json)
             # Each time it would be said again which names are none.
             names_log.setLevel(logging.ERROR)
+            told = None
             while not asked.wait(_FILES_S):
-                _refresh(exporter)
+                told = _refresh(exporter, told)
     finally:
         names_log.setLevel(level)
         exporter.close()
@@ -102,11 +103,15 @@ def _pushing(url: str | None, exporter: Exporter, interval_s: float) -> Iterator
         push.stop()
 
 
-def _refresh(exporter: Exporter) -> None:
+def _refresh(exporter: Exporter, told: str | None) -> str | None:
+    """Look for flow files anew; return why that is not possible, which is said once while it is so."""
     try:
         exporter.refresh()
     except OnceoverError as error:
-        log.warning("no flow files are looked for: %s", error)
+        if str(error) != told:
+            log.warning("no flow files are looked for: %s", error)
+        return str(error)
+    return None
 
 
 def _paths(flows: Sequence[str]) -> Callable[[], list[Path]]:
