@@ -168,7 +168,8 @@ def _unanswered(tp: TopicPartition, side: TroubleSide, topics: Each[str, TopicIn
 def _unmapped(flow: str, source: TopicPartition, topics: Each[str, TopicInfo]) -> Problem | None:
     """Return a problem where the partition of the offset map that the copy has to write is not there.
 
-    Nobody leads it, or its topic was deleted: then the run makes it anew in a moment.
+    Nobody leads it, or its topic was deleted, or made by somebody else, with fewer: the run makes what is
+    missing in a moment.
 
     Noticed only by writing it, it would cost the others their open transaction at every try.
     """
@@ -176,6 +177,9 @@ def _unmapped(flow: str, source: TopicPartition, topics: Each[str, TopicInfo]) -
     if written.topic not in topics.found and written.topic not in topics.failed:
         text = f"the offset map's topic {written.topic} does not exist: it was deleted, the run makes it anew"
         return Problem(TroubleSide.TARGET, Retriable(text, code=WaitCode.MAP_MISSING, where=written.topic))
+    if written.topic in topics.found and written.partition not in topics.found[written.topic].partitions:
+        text = f"partition {written} of the offset map does not exist: the run adds it"
+        return Problem(TroubleSide.TARGET, Retriable(text, code=WaitCode.MAP_MISSING, where=str(written)))
     return _unled(written, TroubleSide.TARGET) if is_leaderless(topics.found, written) else None
 
 

@@ -67,6 +67,9 @@ def read_run(target: Cluster, flow: str) -> FlowRun:
 def read_values(target: Cluster, flow: str, *, wait: bool) -> list[Mapping[str, Any]]:
     """Return the latest values of the leader's partition, of the others' and of what the flow looks after.
 
+    A partition that is not there holds nothing: brokers that make whatever is asked for give a topic one, and
+    a start adds the other.
+
     Args:
         wait: False reads only what is decided, and never waits for an open transaction.
 
@@ -76,7 +79,12 @@ def read_values(target: Cluster, flow: str, *, wait: bool) -> list[Mapping[str, 
     state, owned = names.state_topic(flow), names.owned_topic(flow)
     there = target.topics([state, owned])
     logs = [(state, names.STATE_LEADER), (state, names.STATE_OTHERS), (owned, 0)]
-    return [read_log(target, *tp, wait=wait) if tp[0] in there else {} for tp in logs]
+    return [
+        read_log(target, topic, partition, wait=wait)
+        if topic in there and partition in there[topic].partitions
+        else {}
+        for topic, partition in logs
+    ]
 
 
 def read_layout(target: Cluster, flow: str) -> Layout | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
 from onceover.acls.kept import unread_acls
-from onceover.errors import OnceoverError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
-from onceover.kafka.ports import Cluster
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
@@ -24,8 +24,10 @@ log = logging.getLogger(__name__)
 
 # Nothing is compacted in the segment that is being written, and every session reads the state from its
 # beginning: with Kafka's own 7 days and half a log of garbage it would read a week of heartbeats.
+_POLICY: Final = "cleanup.policy"
+_MAP_POLICY: Final = "compact,delete"
 STATE_CONFIG: Final = {
-    "cleanup.policy": "compact",
+    _POLICY: "compact",
     "segment.ms": str(3600_000),
     "min.cleanable.dirty.ratio": "0.1",
     **ANY_TIME,
@@ -49,25 +51,22 @@ class StateSettings:
 def create_flow_topics(admin: Admin, flow: str, settings: StateSettings) -> None:
     """Create the flow's own topics where they are missing, and wait until they have leaders.
 
-    Those that are there already are brought in line, as far as the principal may: the state topic, and all of
-    them in that they take records of a machine whose clock is wrong.
+    Those that are there already are brought in line: they get the partitions that they lack, and as far as
+    the principal may their configuration, the offset map's only what it cannot do without.
 
     Raises:
         Retriable: the target is away, or they have no leaders in time.
-        UsageError: not authorized.
+        UsageError, NeedsOperator: not authorized, or one of them cannot be given its partitions.
     """
     factor = settings.replication_factor
-    state, offsets, owned = names.state_topic(flow), names.map_topic(flow), names.owned_topic(flow)
-    map_config = _map_config(settings.map_retention_ms)
-    admin.make_topics(
-        [
-            TopicSpec(state, names.STATE_PARTITIONS, factor, STATE_CONFIG),
-            TopicSpec(offsets, names.MAP_PARTITIONS, factor, map_config),
-            _owned_spec(owned, factor),
-            *settings.dead_letter,
-        ]
-    )
-    _bring_in_line(admin, {state: STATE_CONFIG, offsets: ANY_TIME, owned: ANY_TIME})
+    state, offsets = _state_spec(flow, factor), _map_spec(flow, settings)
+    owned = _owned_spec(names.owned_topic(flow), factor)
+    found = admin.make_topics([state, offsets, owned, *settings.dead_letter])
+    short = [spec for spec in (state, offsets) if _is_short(found[spec.name], spec)]
+    for spec in short:
+        _complete(admin, found[spec.name], spec)
+    admin.await_partitions(short)
+    _bring_in_line(admin, [state, offsets, owned])
 
 
 class OwnedLog:
@@ -155,8 +154,9 @@ class MapKeeper:
     """Makes the offset map's topic anew where somebody has deleted it. Not thread-safe.
 
     The copy waits for it, because where its records come to lie is committed together with them. What the
-    topic held is not covered any more. Whatever keeps it from being made ends no run: it is tried again, and
-    told.
+    topic held is not covered any more. Where somebody else was faster, or brokers that make whatever is asked
+    for, it has the partitions of any topic: it gets the others. Whatever keeps it from being made ends no
+    run: it is tried again, and told.
 
     Args:
         admin: of the target; ``target`` belongs to the caller.
@@ -171,25 +171,27 @@ class MapKeeper:
         self.refused: list[Refusal] = []
         self._admin = admin
         self._target = target
-        self._topic = names.map_topic(flow)
-        self._settings = settings
+        self._spec = _map_spec(flow, settings)
 
     def tick(self) -> None:
-        """Look for the topic, and make it where it is missing."""
+        """Look for the topic, and make it, or its partitions, where they are missing."""
+        topic = self._spec.name
         try:
-            if self._topic not in self._target.topics([self._topic]):
+            info = self._target.topics([topic]).get(topic)
+            if info is None:
                 self._make()
+            elif _is_short(info, self._spec):
+                _complete(self._admin, info, self._spec)
+                _bring_in_line(self._admin, [self._spec])
         except OnceoverError as error:
-            self._report([_not_made(self._topic, error)])
+            self._report([_not_made(topic, error)])
         else:
             self._report([])
 
     def _make(self) -> None:
-        config = _map_config(self._settings.map_retention_ms)
-        factor = self._settings.replication_factor
-        self._admin.create_topics([TopicSpec(self._topic, names.MAP_PARTITIONS, factor, config)])
+        self._admin.create_topics([self._spec])
         log.warning(
-            "%s was deleted: made anew; offsets copied before can no longer be translated", self._topic
+            "%s was deleted: made anew; offsets copied before can no longer be translated", self._spec.name
         )
 
     def _report(self, refused: list[Refusal]) -> None:
@@ -203,24 +205,51 @@ def _not_made(topic: str, error: OnceoverError) -> Refusal:
     return Refusal(
         topic,
         WaitCode.MAP_MISSING,
-        "the offset map's topic is missing, or cannot be looked at; nothing is copied while it is missing: "
-        + error.message,
+        "the offset map's topic, or a partition of it, is missing or cannot be looked at; nothing is copied "
+        "that needs it: " + error.message,
         f"{error.resolve or 'bring back brokers that are away'}; it is tried again every few seconds",
         blocks=False,
     )
 
 
-def _bring_in_line(admin: Admin, wanted: Mapping[str, Mapping[str, str]]) -> None:
-    """Give topics of an earlier version the configuration of new ones, where that is allowed."""
-    found = admin.topic_configs(wanted)
+def _is_short(found: TopicInfo, spec: TopicSpec) -> bool:
+    return len(found.partitions) < spec.partitions
+
+
+def _complete(admin: Admin, found: TopicInfo, spec: TopicSpec) -> None:
+    """Add the partitions that a topic lacks: nobody could write to them yet, so nothing moves by that.
+
+    Raises:
+        UsageError, NeedsOperator: the target does not.
+    """
+    seen = f"{spec.name} has {len(found.partitions)} partitions and needs {spec.partitions}"
+    try:
+        admin.grow_topic(spec.name, spec.partitions)
+    except (UsageError, NeedsOperator) as error:
+        error.message = f"{seen}: somebody else has made it; {error.message}"
+        error.resolve = (
+            f"add the others by hand (kafka-topics.sh --alter --partitions {spec.partitions}), or grant the"
+            " principal ALTER on it; or delete the topic, if it is empty: the flow makes it as it needs it"
+        )
+        raise
+    log.warning("%s: somebody else has made it; the others were added", seen)
+
+
+def _bring_in_line(admin: Admin, wanted: Sequence[TopicSpec]) -> None:
+    """Give topics that are there the configuration of new ones, where that is allowed.
+
+    One that compacts nothing may forget what is not written again, and then nobody knows what is whose.
+    """
+    found = admin.topic_configs(spec.name for spec in wanted)
     missing = {
-        topic: {
+        spec.name: {
             key: value
-            for key, value in wanted[topic].items()
+            for key, value in _kept_to(spec, found.overrides[spec.name]).items()
             # An older broker would refuse all of it for one key that it does not know.
-            if own.get(key) != value and (key in found.keys or key not in ANY_TIME)
+            if found.overrides[spec.name].get(key) != value and (key in found.keys or key not in ANY_TIME)
         }
-        for topic, own in found.overrides.items()
+        for spec in wanted
+        if spec.name in found.overrides
     }
     failures = {**found.failures, **admin.alter_configs(missing)}
     for topic, failure in failures.items():
@@ -228,10 +257,19 @@ def _bring_in_line(admin: Admin, wanted: Mapping[str, Mapping[str, str]]) -> Non
         log.warning("%s keeps its configuration: %s", topic, failure.message)
 
 
+def _kept_to(spec: TopicSpec, own: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what an existing topic has to have of its configuration.
+
+    The offset map's policy and lengths are the operator's once a flow has made it, which always sets them.
+    """
+    is_map = spec.config[_POLICY] == _MAP_POLICY
+    return ANY_TIME if is_map and _POLICY in own else spec.config
+
+
 def _map_config(retention_ms: int) -> dict[str, str]:
     """Return the offset map's configuration: what expires, and how soon merged records make room."""
     return {
-        "cleanup.policy": "compact,delete",
+        _POLICY: _MAP_POLICY,
         "retention.ms": str(retention_ms),
         # Nothing is compacted in the segment that is being written: with Kafka's own 7 days,
         # merging would free nothing for a week.
@@ -240,6 +278,15 @@ def _map_config(retention_ms: int) -> dict[str, str]:
         "delete.retention.ms": str(_TOMBSTONES_MS),
         **ANY_TIME,
     }
+
+
+def _state_spec(flow: str, factor: int) -> TopicSpec:
+    return TopicSpec(names.state_topic(flow), names.STATE_PARTITIONS, factor, STATE_CONFIG)
+
+
+def _map_spec(flow: str, settings: StateSettings) -> TopicSpec:
+    config = _map_config(settings.map_retention_ms)
+    return TopicSpec(names.map_topic(flow), names.MAP_PARTITIONS, settings.replication_factor, config)
 
 
 def _owned_spec(topic: str, factor: int) -> TopicSpec:

@@ -13,7 +13,7 @@ from onceover.lead import supervisor
 from onceover.state import names
 from tests.support.flows.flows import InlineFlow
 from tests.support.flows.groups import commit
-from tests.support.flows.replica import Live, Replica, delete_topics
+from tests.support.flows.replica import Live, Replica, delete_topics, topic_config
 from tests.support.session.wait import wait_until
 
 DONE, OPERATOR = 0, 3
@@ -43,6 +43,26 @@ def test_a_map_that_is_deleted_under_a_running_flow_is_made_anew_and_holds_up_no
         wait_until(partial(copied, replica, topic, live, 30), _TIMEOUT_S, "and on")
     replica.assert_same()
     assert max(replica.target_records(topic)) < 30 + _MOST_LOST
+
+
+def test_topics_of_a_flow_that_brokers_have_made_for_somebody_else_are_completed(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With one partition each, the copy would wait for the map's others, and each command for the state's."""
+    topic = replica.topic(partitions=6)
+    for partition in range(6):
+        replica.source.plain(topic, partition, replica.source.records(3))
+    own = [of(replica.name) for of in (names.state_topic, names.map_topic, names.owned_topic)]
+    admin = AdminClient(replica.target_client)
+    for each in admin.create_topics([NewTopic(each, 1) for each in own]).values():
+        each.result(_TIMEOUT_S)
+    assert replica.command(capsys, "topics", "apply", str(replica.flow.path))[0] == DONE
+    found = admin.list_topics(timeout=_TIMEOUT_S).topics
+    assert [len(found[each].partitions) for each in own] == [2, 4, 1]
+    policies = [topic_config(replica.target_client, each)["cleanup.policy"] for each in own]
+    assert policies == ["compact", "compact,delete", "compact"]
+    assert replica.copy().records == 18
+    replica.assert_same()
 
 
 @pytest.mark.soak

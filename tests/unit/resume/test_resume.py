@@ -58,6 +58,15 @@ def test_an_offset_map_that_may_not_be_seen_is_no_partitions_trouble() -> None:
     assert not looked(target).problems
 
 
+def test_a_partition_that_the_offset_map_lacks_is_waited_for_and_told() -> None:
+    """Somebody else has made the topic, with fewer; who only tried to write it would say nothing for ever."""
+    target = side()
+    del target.all_topics[MAP].logs[1:]
+    look = looked(target)
+    assert set(look.problems) == {tp for tp in ENROLLED if map_partition("f", tp).partition > 0}
+    assert {problem.error.code for problem in look.problems.values()} == {WaitCode.MAP_MISSING}
+
+
 def test_an_offset_map_that_was_deleted_is_waited_for_until_the_run_has_made_it_anew() -> None:
     """No leader is missing, and nobody has to come; each try would leave offsets behind."""
     target = side()

@@ -9,9 +9,11 @@ import pytest
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin.topics import ANY_TIME, Admin, TopicSpec
+from onceover.kafka.ports import TopicInfo
 from onceover.state import names
 from onceover.topics.own import STATE_CONFIG, MapKeeper, StateSettings, create_flow_topics
 from tests.support.fakes.fakecluster import FakeCluster
+from tests.unit.topics.topicworld import target_id, topic
 
 TOPIC = names.map_topic("f")
 
@@ -29,10 +31,10 @@ class Target:
         self.away: OnceoverError | None = None
         self.made: list[TopicSpec] = []
 
-    def topics(self, wanted: Iterable[str]) -> dict[str, None]:
+    def topics(self, wanted: Iterable[str]) -> dict[str, TopicInfo]:
         if self.away is not None:
             raise self.away
-        return dict.fromkeys(self.there & set(wanted))
+        return {name: topic(name, names.MAP_PARTITIONS, target_id(name)) for name in self.there & set(wanted)}
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         if self.trouble is not None:
@@ -91,8 +93,8 @@ def made_before(*known: str) -> FakeCluster:
     """Return a target on which an earlier version has made a flow's topics, with brokers that know keys."""
     target = FakeCluster("west")
     target.defaults.update(dict.fromkeys(known, "3600000"))
-    for topic in OWN:
-        target.make_topic(topic, 1)
+    for each in OWN:
+        target.make_topic(each, 1)
     return target
 
 
@@ -100,8 +102,8 @@ def test_a_flows_own_topics_take_records_whatever_the_clock_says() -> None:
     """A machine that is an hour ahead can lead and copy; so it can where they are there already."""
     for target in (FakeCluster("west"), made_before(*ANY_TIME)):
         create_flow_topics(Admin(target), "f", SETTINGS)
-        for topic in OWN:
-            assert ANY_TIME.items() <= target.all_topics[topic].config.items(), topic
+        for each in OWN:
+            assert ANY_TIME.items() <= target.all_topics[each].config.items(), each
         assert target.all_topics[names.state_topic("f")].config == STATE_CONFIG
 
 
@@ -111,8 +113,8 @@ def test_an_older_broker_is_asked_for_nothing_that_it_does_not_know(caplog: pyte
     create_flow_topics(Admin(target), "f", SETTINGS)
     state = target.all_topics[names.state_topic("f")].config
     assert state == {key: value for key, value in STATE_CONFIG.items() if key not in ANY_TIME}
-    assert target.all_topics[TOPIC].config == {}
-    assert not caplog.text
+    assert not ANY_TIME.keys() & target.all_topics[TOPIC].config.keys()
+    assert "keeps its configuration" not in caplog.text
 
 
 @pytest.mark.parametrize("request_name", ["AlterConfigs", "DescribeConfigs"])
@@ -120,7 +122,56 @@ def test_who_may_not_change_their_configuration_goes_on(
     request_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = made_before(*ANY_TIME)
-    for topic in OWN:
-        target.codes[f"{request_name} {topic}"].append(29)
+    for each in OWN:
+        target.codes[f"{request_name} {each}"].append(29)
     create_flow_topics(Admin(target), "f", SETTINGS)
     assert caplog.text.count("keeps its configuration") == 3
+
+
+def test_what_brokers_have_made_for_somebody_else_gets_what_a_flows_own_topics_have() -> None:
+    """A topic that is made because somebody asks for it has one partition, and forgets what is in it."""
+    target = made_before(*ANY_TIME)
+    create_flow_topics(Admin(target), "f", SETTINGS)
+    anew = FakeCluster("west")
+    create_flow_topics(Admin(anew), "f", SETTINGS)
+    for name in OWN:
+        made, wanted = target.all_topics[name], anew.all_topics[name]
+        assert (len(made.logs), made.config) == (len(wanted.logs), wanted.config), name
+
+
+def test_what_an_operator_has_set_on_the_offset_map_stays() -> None:
+    """Its retention, say; the others have to keep all that is in them."""
+    target = FakeCluster("west")
+    create_flow_topics(Admin(target), "f", SETTINGS)
+    for name in OWN:
+        target.all_topics[name].config["segment.ms"] = "5"
+    target.all_topics[names.owned_topic("f")].config["cleanup.policy"] = "delete"
+    create_flow_topics(Admin(target), "f", SETTINGS)
+    assert target.all_topics[TOPIC].config["segment.ms"] == "5"
+    for name in OWN - {TOPIC}:
+        assert target.all_topics[name].config == STATE_CONFIG
+
+
+def test_a_start_that_may_not_add_partitions_says_which_and_how() -> None:
+    target = made_before(*ANY_TIME)
+    target.codes[f"CreatePartitions {TOPIC}"].append(29)
+    with pytest.raises(UsageError, match=f"{TOPIC} has 1 partitions and needs 4") as caught:
+        create_flow_topics(Admin(target), "f", SETTINGS)
+    assert "--partitions 4" in (caught.value.resolve or "")
+
+
+def test_a_map_that_somebody_else_makes_while_the_flow_runs_gets_its_partitions() -> None:
+    """Brokers that make whatever is asked for, between its end and the look of the run."""
+    target = made_before(*ANY_TIME)
+    create_flow_topics(Admin(target), "f", SETTINGS)
+    config = dict(target.all_topics[TOPIC].config)
+    del target.all_topics[TOPIC]
+    target.make_topic(TOPIC, 1)
+    target.codes[f"CreatePartitions {TOPIC}"].append(29)
+    kept = MapKeeper(Admin(target), target, "f", SETTINGS)
+    kept.tick()
+    (refusal,) = kept.refused
+    assert refusal.code == "MAP_MISSING" and "has 1 partitions and needs 4" in refusal.message
+    kept.tick()
+    made = target.all_topics[TOPIC]
+    assert (kept.refused, len(made.logs), made.config) == ([], 4, config)

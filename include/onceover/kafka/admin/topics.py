@@ -119,6 +119,14 @@ class Admin:
         self.create_topics(specs)
         return await_leaders(self._cluster, dict.fromkeys((spec.name for spec in specs), 1), deadline)
 
+    def await_partitions(self, specs: Iterable[TopicSpec]) -> None:
+        """Return once topics have all the partitions that they are to have, with leaders.
+
+        Raises:
+            As ``await_leaders``.
+        """
+        await_leaders(self._cluster, {spec.name: spec.partitions for spec in specs})
+
     def try_create(self, specs: Iterable[TopicSpec], *, validate_only: bool = False) -> Failures:
         """Create topics; return what failed, by name.
 
