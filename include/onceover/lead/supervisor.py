@@ -40,7 +40,14 @@ from onceover.state.records.firstlook import EARLIEST, FirstLook, over, remember
 from onceover.state.records.layout import DONE, Layout, check_distinct, launches_with
 from onceover.state.records.managed import read_managed
 from onceover.state.records.standstill import standstill_note
-from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request, unanswered
+from onceover.stops.contents import refused_by_configuration
+from onceover.stops.requests import (
+    asked_to_look_again,
+    asks_to_stop,
+    resume_request,
+    stop_request,
+    unanswered,
+)
 from onceover.topics.apply import TopicApply
 from onceover.topics.hops import changed_upstream
 from onceover.topics.namingpolicy import NamingPolicy
@@ -60,6 +67,8 @@ _POSITIONS_S = 24 * 3600.0
 # A request that nobody needs any more: it was answered, or was for a partition that is not stopped.
 _REQUEST_LIFE_S = 60.0
 _NAMED = 5
+# A lane that met what a copy refused may have a transaction open for 15 s until it writes its stop.
+_FOLLOWED_S = 30.0
 # Of half a kilobyte each: they stay within one record of 1 MiB.
 _REFUSED_SHOWN = 1000
 
@@ -134,6 +143,8 @@ class Supervisor:
         self.refused: list[Refusal] = []
         self._unenrolled: list[Refusal] = []
         self._asked: dict[tuple[str, int], float] = {}
+        # Target topics whose configuration has followed their source's, and when.
+        self._followed: dict[str, float] = {}
         self._discovered: Scope | None = None
         self._noted: dict[str, object] | None = None
         self._heard_ms = 0
@@ -385,6 +396,7 @@ class Supervisor:
         """
         work = TopicApply(self._target_admin, self._owned.notes, dict(view.managed), _report)
         work.run(plan)
+        self._followed |= dict.fromkeys(work.configured, time.monotonic())
         if plan.steps:
             self._reader.changed()
         work.check_not_overtaken(self._target)
@@ -440,6 +452,22 @@ class Supervisor:
         self._notes.write(names.HEARTBEAT, value)
         self._note_refused(just_read=True)
         self._take_back()
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Have lanes look again at what copies refused whose configuration has followed the source's since.
+
+        A limit is widened on the source, and records that need it come at once: a lane meets them first.
+        """
+        now_s = time.monotonic()
+        self._followed = {t: at_s for t, at_s in self._followed.items() if now_s - at_s < _FOLLOWED_S}
+        if not self._followed:
+            return
+        for tp, stop in refused_by_configuration(self._stops.catch_up(wait=False)).items():
+            key = names.resume_key(*tp)
+            if tp.topic in self._followed and not stop.is_meant_by(self._requests.values.get(key)):
+                log.info("%s is looked at again: its configuration has followed the source's", tp)
+                self._notes.write(key, resume_request(stop))
 
     def _take_back(self) -> None:
         """Take back requests that have been there for long enough, by this driver's clock alone.

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from onceover.kafka.produce.refusals import OVER_SEGMENT, TOO_LARGE, words
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.stops.codes import StopCode
-from onceover.stops.record import Stop
+from onceover.stops.record import Stop, readable_stop, stopped_in
 from onceover.wire.batches.batch import BatchTooLarge, CorruptBatch
+
+# What a target topic's configuration may be the reason of.
+_OF_CONFIGURATION: Final = frozenset({StopCode.RECORD_TOO_LARGE, StopCode.RECORD_REFUSED})
+
+
+def refused_by_configuration(others: Mapping[str, Any]) -> dict[TopicPartition, Stop]:
+    """Return the target partitions that are stopped because their topic does not take a record.
+
+    Args:
+        others: values of the state's second partition.
+    """
+    stops = {tp: readable_stop(others, tp) for tp in stopped_in(others)}
+    return {tp: stop for tp, stop in stops.items() if stop is not None and stop.code in _OF_CONFIGURATION}
 
 
 def refused_record(flow: str, source: TopicPartition, offset: int, code: int, reason: str) -> Stop:

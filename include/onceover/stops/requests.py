@@ -192,6 +192,11 @@ class _Asking:
         return layout_in(self._target.retry(lambda: self._state.catch_up(wait=False))) or self._run
 
 
+def resume_request(stop: Stop) -> dict[str, object]:
+    """Return the value of a request to look again at a partition whose newest stop is ``stop``."""
+    return {"v": 1, "at_ms": now_ms(), "stop": stop.name}
+
+
 def request_resume(target: Cluster, flow: str, partition: TopicPartition, stop: Stop) -> None:
     """Ask the owning lane to look again at a partition whose newest stop is ``stop``."""
-    _write(target, flow, names.resume_key(*partition), {"v": 1, "at_ms": now_ms(), "stop": stop.name})
+    _write(target, flow, names.resume_key(*partition), resume_request(stop))

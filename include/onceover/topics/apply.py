@@ -58,6 +58,7 @@ class TopicApply:
         refused: what could not be done, with the reason; empty when all went well.
         overtaken: topics that somebody else has made since the plan: nobody has looked at them. Whoever goes
             on to write into the plan's topics plans anew (``check_not_overtaken``).
+        configured: topics that were there, and whose configuration was changed.
     """
 
     admin: TopicAdmin
@@ -66,6 +67,7 @@ class TopicApply:
     done: Done = nobody
     refused: list[Refusal] = field(default_factory=list)
     overtaken: list[str] = field(default_factory=list)
+    configured: set[str] = field(default_factory=set)
 
     def check_not_overtaken(self, target: TopicCatalog) -> None:
         """See to it that each topic that was to be made is as the plan has it.
@@ -190,6 +192,7 @@ class TopicApply:
                 self._refuse(step.source, problem, blocks=False)
 
     def _configured(self, name: str, steps: Sequence[SetConfig]) -> None:
+        self.configured.add(name)
         removed = [step.diff.key for step in steps if step.diff.to is None]
         if removed:
             self._mark({name: self._kept(name).without_keys(removed)})

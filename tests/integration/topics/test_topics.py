@@ -219,6 +219,22 @@ def test_configuration_follows_the_source(replica: Replica) -> None:
     assert not [p for p in replica.flow.status()["partitions"] if p["stop"]]
 
 
+def test_a_record_that_came_before_its_wider_limit_is_copied_without_anybody(replica: Replica) -> None:
+    """The source's limit is raised and used at once; the copy's follows at the next look, and is too late."""
+    topic = replica.topic("wider", config={"max.message.bytes": "1048588"})
+    replica.source.plain(topic, 0, replica.source.records(3))
+    replica.configure(topics={"discovery_interval": "4s"})
+    with replica.running():
+        until_caught_up(replica, topic)
+        alter_config(replica.source_client, topic, {"max.message.bytes": "5000000"})
+        replica.source.plain(topic, 0, replica.source.records(1, value=b"x" * 2_500_000))
+        wait_until(lambda: bool(replica.stop_of(topic)), _TIMEOUT_S, "its lane stops it", poll_s=_POLL_S)
+        assert replica.stop_of(topic)["code"] == "RECORD_TOO_LARGE"
+        until_caught_up(replica, topic)
+        assert not replica.stop_of(topic)
+    replica.assert_same()
+
+
 def test_a_key_that_the_target_refuses_is_left_out(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     """The target is older, or has a policy of its own: the topic is created with the rest."""
     topic = replica.topic("odd", config={"retention.ms": "700000000"})

@@ -408,6 +408,38 @@ def test_a_request_to_look_again_stands_until_it_is_answered(scene: Leading) -> 
     assert not stands_after_a_minute()
 
 
+def test_what_a_copy_refused_before_its_configuration_followed_is_looked_at_again(scene: Leading) -> None:
+    """A limit is raised on the source, and a record that needs it is there before the next look at topics."""
+    run = scene.led()
+    key = names.resume_key(*ORDERS[0])
+    stop = Stop("RECORD_TOO_LARGE", "", "", "", "", 3, at_ms=1, generation=1)
+    run._notes.write(names.stop_key(*ORDERS[0]), stop.to_json())
+    run._notes.write(names.stop_key(*ORDERS[1]), replace(stop, code="HANDLER_FAILED").to_json())
+    scene.now_s += HEARTBEAT_S
+    run.tick()
+    assert key not in scene.records(names.STATE_OTHERS)
+    scene.east.all_topics["shop.orders"].config["max.message.bytes"] = "5000000"
+    scene.now_s += scene.scope.interval_s
+    run.tick()
+    scene.now_s += HEARTBEAT_S
+    run.tick()
+    found = scene.records(names.STATE_OTHERS)
+    assert stop.is_meant_by(found[key]) and names.resume_key(*ORDERS[1]) not in found
+    # The lane was refused once more in between: brokers hear of the new limit a moment later.
+    later = replace(stop, at_ms=2)
+    run._notes.write(names.stop_key(*ORDERS[0]), later.to_json())
+    for seconds in (HEARTBEAT_S, HEARTBEAT_S):
+        scene.now_s += seconds
+        run.tick()
+        assert later.is_meant_by(scene.records(names.STATE_OTHERS)[key])
+    # And much later it is no matter of that.
+    last = replace(stop, at_ms=3)
+    run._notes.write(names.stop_key(*ORDERS[0]), last.to_json())
+    scene.now_s += 60
+    run.tick()
+    assert not last.is_meant_by(scene.records(names.STATE_OTHERS).get(key))
+
+
 def test_the_end_is_written_and_says_why(scene: Leading) -> None:
     """Then what its lanes left open is over: they own their ids no longer."""
     run = scene.led()
