@@ -30,6 +30,7 @@ class KafkaCode(Code):
     TOPIC_EXISTS = auto()
     TOPIC_MISSING = auto()
     INVALID_CONFIG = auto()
+    POLICY_VIOLATION = auto()
     MISSING = auto()
     # Nobody leads the partition. It passes when its broker is back, whenever that is.
     NO_LEADER = auto()

@@ -7,7 +7,7 @@ written before the change it stands for, and tidied up after it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final, Protocol, TypeVar
@@ -21,6 +21,7 @@ from onceover.state import names
 from onceover.state.records.managed import Managed
 from onceover.state.steps import Step, reached
 from onceover.topics.changes import AddPartitions, Adopt, CreateTopic, SetConfig
+from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.plan import TopicPlan
 
 T = TypeVar("T")
@@ -28,6 +29,8 @@ T = TypeVar("T")
 # One request carries so many topics: far below every broker's request limit, and a failure in between
 # leaves little to do again.
 _PER_REQUEST: Final = 200
+# One key may be the reason, and the others are as good without it.
+_OVER_A_KEY: Final = frozenset({KafkaCode.INVALID_CONFIG, KafkaCode.POLICY_VIOLATION})
 _NAMED: Final = 3
 
 
@@ -123,7 +126,7 @@ class TopicApply:
         failures = self.admin.try_create([s.spec for s in steps])
         for step in steps:
             problem = failures.get(step.topic)
-            if problem is not None and problem.code == KafkaCode.INVALID_CONFIG:
+            if problem is not None and problem.code in _OVER_A_KEY:
                 problem = self._create_without_refused(step)
             if problem is None:
                 self.done(step.change)
@@ -138,20 +141,30 @@ class TopicApply:
                 self._refuse(step.source, problem)
 
     def _create_without_refused(self, step: CreateTopic) -> OnceoverError | None:
-        """Find the keys that the target does not take, by asking for each alone; create without them."""
+        """Find the keys that the target does not take, by asking for each alone; create without them.
+
+        Not where it is not about those: a policy may forbid the name. Nor without what every copy has.
+        """
         spec = step.spec
+        least = {key: value for key, value in spec.config.items() if key in OF_EVERY_COPY}
+        problem = self._tried(spec, least)
+        if problem is not None and problem.code == KafkaCode.POLICY_VIOLATION:
+            return problem
         refused = {
             key: value
             for key, value in spec.config.items()
-            if self._is_refused(replace(spec, config={key: value}))
+            if key not in least and self._is_refused(spec, {**least, key: value})
         }
         left = {key: value for key, value in spec.config.items() if key not in refused}
         self._mark({spec.name: self._kept(spec.name).refusing(refused)})
         return self.admin.try_create([replace(spec, config=left)]).get(spec.name)
 
-    def _is_refused(self, spec: TopicSpec) -> bool:
-        problem = self.admin.try_create([spec], validate_only=True).get(spec.name)
-        return problem is not None and problem.code == KafkaCode.INVALID_CONFIG
+    def _is_refused(self, spec: TopicSpec, config: Mapping[str, str]) -> bool:
+        problem = self._tried(spec, config)
+        return problem is not None and problem.code in _OVER_A_KEY
+
+    def _tried(self, spec: TopicSpec, config: Mapping[str, str]) -> OnceoverError | None:
+        return self.admin.try_create([replace(spec, config=config)], validate_only=True).get(spec.name)
 
     def _grow(self, step: AddPartitions) -> None:
         reached(Step.TOPIC_GROW)
@@ -174,22 +187,34 @@ class TopicApply:
             problem = failures.get(name)
             if problem is None:
                 self._configured(name, steps)
-            elif problem.code == KafkaCode.INVALID_CONFIG:
+            elif problem.code in _OVER_A_KEY:
                 self._configure_singly(name, steps)
             elif problem.code != KafkaCode.TOPIC_MISSING:
                 self._refuse(steps[0].source, problem, blocks=False)
 
     def _configure_singly(self, name: str, steps: Sequence[SetConfig]) -> None:
-        for step in steps:
-            problem = self.admin.alter_configs({name: {step.diff.key: step.diff.to}}).get(name)
-            if problem is None:
-                self._configured(name, [step])
-            elif step.diff.to is not None:
+        for step, problem in self._refused_singly(name, steps).items():
+            if step.diff.to is not None:
                 self._mark({name: self._kept(name).refusing({step.diff.key: step.diff.to})})
             else:
                 # It stays as it is, and is the operator's from now on.
                 self._mark({name: self._kept(name).without_keys([step.diff.key])})
                 self._refuse(step.source, problem, blocks=False)
+
+    def _refused_singly(self, name: str, steps: Sequence[SetConfig]) -> dict[SetConfig, OnceoverError]:
+        """Make each change alone, again while others are taken: one may be valid only behind another."""
+        left: Collection[SetConfig] = steps
+        while True:
+            problems: dict[SetConfig, OnceoverError] = {}
+            for step in left:
+                problem = self.admin.alter_configs({name: {step.diff.key: step.diff.to}}).get(name)
+                if problem is None:
+                    self._configured(name, [step])
+                else:
+                    problems[step] = problem
+            if len(problems) in (0, len(left)):
+                return problems
+            left = list(problems)
 
     def _configured(self, name: str, steps: Sequence[SetConfig]) -> None:
         self.configured.add(name)

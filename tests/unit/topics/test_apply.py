@@ -169,6 +169,54 @@ def test_key_that_the_target_refuses_does_not_block_the_topic() -> None:
     assert world.managed["t"].refused == {}
 
 
+def test_key_that_a_policy_of_the_target_refuses_blocks_neither_the_topic_nor_the_others() -> None:
+    """Its operator has a limit, say; how records keep their timestamps is never left out."""
+    config = {"retention.ms": "5", "compression.type": "zstd"}
+    world = World({"t": 1}, config={"t": dict(config)}, policy=frozenset({"retention.ms"}))
+    assert world.apply().refused == []
+    assert world.target_config["t"] == {"compression.type": "zstd", **OF_EVERY_COPY}
+    world.config["t"] |= {"retention.ms": "6", "compression.type": "gzip"}
+    assert world.apply().refused == []
+    assert world.target_config["t"] == {"compression.type": "gzip", **OF_EVERY_COPY}
+    plan = world.plan()
+    assert [(r.code, r.blocks) for r in plan.refused] == [("KEY_REFUSED", False)] and not plan.steps
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "policy"),
+    [(frozenset({"t"}), frozenset()), (frozenset(), frozenset(OF_EVERY_COPY))],
+    ids=["name", "key"],
+)
+def test_topic_that_a_policy_refuses_whatever_its_configuration_is_refused_and_not_ours(
+    forbidden: frozenset[str], policy: frozenset[str]
+) -> None:
+    """And is made as it should be once the policy lets it."""
+    config = {"retention.ms": "5"}
+    world = World({"t": 1}, config={"t": config}, forbidden=forbidden, policy=policy)
+    assert [(r.object, r.code, r.blocks) for r in world.apply().refused] == [("t", "POLICY_VIOLATION", True)]
+    assert world.target == {} and world.managed == {}
+    world.forbidden = world.policy = frozenset()
+    world.apply()
+    assert world.target_config["t"] == {**config, **OF_EVERY_COPY}
+
+
+def test_keys_that_are_tried_one_by_one_are_tried_until_none_is_taken_any_more() -> None:
+    """The target takes a lower upper limit once it has the lower lower one."""
+    low, high = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    world = World(
+        {"t": 1},
+        {"t": 1},
+        {"t": {low: "10", high: "20", "vendor.thing": "1"}},
+        {"t": {low: "30", high: "40"}},
+        unknown=frozenset({"vendor.thing"}),
+    )
+    world.enrol("t")
+    world.manage("t", low, high)
+    world.apply()
+    assert world.target_config["t"] == {low: "10", high: "20"}
+    assert world.managed["t"].refused == {"vendor.thing": "1"}
+
+
 def test_key_that_the_target_does_not_know_is_not_sent() -> None:
     """Where the target tells its keys, nothing has to be tried."""
     world = World({"t": 1}, config={"t": {"vendor.thing": "1"}}, keys=frozenset({"retention.ms"}))

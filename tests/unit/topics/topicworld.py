@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka.admin.topics import Failures, TopicSpec
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.ports import PartitionInfo, TopicInfo
@@ -21,6 +21,7 @@ from onceover.topics.plan import Loop, OtherWriter, TopicPlan, View, plan_topics
 from onceover.topics.scope import Rules
 
 FLOW = "f"
+_LAGS = {"min": "0", "max": str((1 << 63) - 1)}
 
 
 class Killed(Exception):
@@ -50,6 +51,7 @@ class World:
         ends: offsets that target topics hold already, in every partition.
         unread: source topics whose configuration cannot be read.
         unknown: configuration keys that the target refuses; ``undescribed`` when it does not tell its keys.
+        policy: likewise, by a policy of its operator's; ``forbidden`` names of topics.
         defaults: of the target's brokers.
         kill_after: effects until the process is killed, None for never.
     """
@@ -64,6 +66,8 @@ class World:
     elsewhere: dict[str, OtherWriter] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
+    policy: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
     defaults: dict[str, str] = field(default_factory=dict)
     restamped: frozenset[str] = frozenset()
@@ -139,8 +143,10 @@ class World:
         for spec in specs:
             if spec.name in self.target:
                 failures[spec.name] = NeedsOperator("is there", code=KafkaCode.TOPIC_EXISTS)
-            elif self.unknown & spec.config.keys():
-                failures[spec.name] = NeedsOperator("unknown key", code=KafkaCode.INVALID_CONFIG)
+            elif spec.name in self.forbidden:
+                failures[spec.name] = NeedsOperator("forbidden", code=KafkaCode.POLICY_VIOLATION)
+            elif problem := self._problem(spec.config):
+                failures[spec.name] = problem
             elif not validate_only:
                 self._effect()
                 self.target[spec.name] = spec.partitions
@@ -158,13 +164,26 @@ class World:
         for name, keys in changes.items():
             if name not in self.target:
                 failures[name] = NeedsOperator("is not there", code=KafkaCode.TOPIC_MISSING)
-            elif self.unknown & keys.keys():
-                failures[name] = NeedsOperator("unknown key", code=KafkaCode.INVALID_CONFIG)
+                continue
+            config = {**self.target_config.get(name, {}), **keys}
+            left = {k: v for k, v in config.items() if v is not None}
+            if problem := self._problem({k: v for k, v in left.items() if k in keys}, left):
+                failures[name] = problem
             else:
                 self._effect()
-                config = {**self.target_config.get(name, {}), **keys}
-                self.target_config[name] = {k: v for k, v in config.items() if v is not None}
+                self.target_config[name] = left
         return failures
+
+    def _problem(
+        self, keys: Mapping[str, str], whole: Mapping[str, str] | None = None
+    ) -> OnceoverError | None:
+        """Return why the target does not take these keys, with which a topic would have ``whole``."""
+        lags = [int((whole or keys).get(f"{end}.compaction.lag.ms", at)) for end, at in _LAGS.items()]
+        if self.unknown & keys.keys() or lags[0] > lags[1]:
+            return NeedsOperator("unknown key", code=KafkaCode.INVALID_CONFIG)
+        if self.policy & keys.keys():
+            return NeedsOperator("policy", code=KafkaCode.POLICY_VIOLATION)
+        return None
 
     def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Write notes, one after the other."""
