@@ -332,11 +332,17 @@ def not_shown_yet(before: SyncPlan, done: Collection[Change], after: SyncPlan) -
 
 
 def in_flow(view: View, topics: TopicPlan) -> dict[str, str]:
-    """Return the flow's topics, source name to target name, those that are refused left out. Pure."""
+    """Return the topics that the flow copies, or will, source name to target name; as a running flow has it.
+
+    Not what is refused, nor a copy that was given to clients: what the source's ACLs say is not about those
+    that write to it. Pure.
+    """
     refused = {refusal.object for refusal in topics.refused if refusal.blocks}
-    known = view.source.keys() | view.enrolled_by_source.keys()
+    enrolled = view.enrolled_by_source | {record.source: record for record in topics.turn}
+    rests = {source for source, record in enrolled.items() if not record.active}
+    known = view.source.keys() | enrolled.keys()
     return {
         decision.topic: decision.target_topic
         for decision in view.decisions()
-        if decision.inside and decision.topic in known and decision.topic not in refused
+        if decision.inside and decision.topic in known - refused - rests
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -13,13 +14,14 @@ from onceover.kafka.admin.acls import Acl
 from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.approval import Approval
 from onceover.planning.plan import Refusal
+from onceover.state.records.enrolment import LeftAt
 from onceover.topics.changes import ConfigDiff, CreateTopic, SetConfig, TopicStep
 from onceover.topics.codes import TopicCode
 from onceover.topics.namingpolicy import NamingPolicy
-from onceover.topics.plan import TopicPlan, View
+from onceover.topics.plan import Loop, OtherWriter, TopicPlan, View, plan_topics
 from onceover.topics.scope import Rules
 from onceover.topics.sync import AppliedSync, SyncPlan, in_flow, not_shown_yet
-from tests.unit.topics.topicworld import topic
+from tests.unit.topics.topicworld import World, leave, topic
 
 CREATE = CreateTopic("orders", TopicSpec("orders", 3))
 SHORTER = SetConfig("orders", "orders", ConfigDiff("retention.ms", "9000", "1000"))
@@ -140,6 +142,31 @@ def test_only_topics_that_are_copied_get_acls() -> None:
     )
     topics = TopicPlan(operation="topics", flow="f", refused=refused)
     assert in_flow(view, topics) == {"orders": "east.orders"}
+
+
+@pytest.mark.parametrize("loops", [{}, {"t": Loop("back", 1)}], ids=["promoted", "copied back"])
+def test_a_copy_that_clients_write_to_gets_no_acls_and_loses_none(loops: dict[str, Loop]) -> None:
+    """As in a running flow: what keeps writers off the old cluster would keep them off the new one."""
+    world = World({"t": 1, "u": 1})
+    world.apply()
+    for name in world.source:
+        world.enrol(name)
+    world.enrolled["t"] = world.enrolled["t"].as_promoted("d1", LeftAt(7, 70), {0: 5}, {0: 3})
+    world.ends = {"t": 5, "u": 5}
+    view = replace(world.view(), loops=loops)
+    assert in_flow(view, plan_topics(view)) == {"u": "u"}
+
+
+def test_a_topic_that_returns_to_the_filter_gets_its_acls_again() -> None:
+    """And one that is to leave to another flow none."""
+    world = World({"t": 1, "u": 1})
+    world.apply()
+    for name in world.source:
+        world.enrol(name)
+    world.enrolled["t"] = leave(world.enrolled["t"])
+    world.elsewhere = {"u": OtherWriter("earlier", 1)}
+    view = world.view()
+    assert in_flow(view, plan_topics(view)) == {"t": "t"}
 
 
 @pytest.mark.parametrize("arguments", [["topics"], ["topics", "plan"], ["topics", "plan", "no-such-flow"]])
