@@ -6,7 +6,8 @@ its own; only ALL is all of them in both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from onceover.kafka.admin.acls import DENY, EVERY_TOPIC, LITERAL, PREFIXED, Acl
@@ -28,6 +29,24 @@ def applies(acl: Acl, topic: str) -> bool:
     if acl.pattern == PREFIXED:
         return topic.startswith(acl.name)
     return acl.pattern == LITERAL and acl.name in (topic, EVERY_TOPIC)
+
+
+class AclsByTopic:
+    """ACLs, found by a topic that they speak of: each looked at for each topic, thousands of both take many
+    seconds, in which a driver shows no sign of life."""
+
+    def __init__(self, acls: Iterable[Acl]) -> None:
+        self._literal: defaultdict[str, list[Acl]] = defaultdict(list)
+        self._prefixed: defaultdict[str, list[Acl]] = defaultdict(list)
+        for acl in acls:
+            if acl.pattern in (LITERAL, PREFIXED):
+                (self._prefixed if acl.pattern == PREFIXED else self._literal)[acl.name].append(acl)
+
+    def of(self, topic: str) -> list[Acl]:
+        """Return those that ``applies`` is true of."""
+        beginnings = (topic[:length] for length in range(len(topic) + 1))
+        found = [acl for name in {topic, EVERY_TOPIC} for acl in self._literal.get(name, ())]
+        return found + [acl for name in beginnings for acl in self._prefixed.get(name, ())]
 
 
 def limits(deny: Acl, allow: Acl) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.acls.codes import AclCode
-from onceover.acls.cover import ALL, EVERY_PRINCIPAL, applies, limits, stands_for
+from onceover.acls.cover import ALL, EVERY_PRINCIPAL, AclsByTopic, limits, stands_for
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl
 from onceover.kafka.codes import KafkaCode
@@ -99,8 +99,9 @@ def plan_acls(view: AclView) -> AclPlan:
     refused: dict[Acl, Refusal] = {}
     foreign = view.target - view.owned
     standing = denials(foreign)
+    acls = AclsByTopic(view.source)
     for source, target in view.topics.items():
-        here = {copy for acl in view.source if applies(acl, source) for copy in copies(acl, target)}
+        here = {copy for acl in acls.of(source) for copy in copies(acl, target)}
         left_out = {acl: why for acl in here if (why := _left_out(acl, view.own_principal)) is not None}
         missing = {acl: why for acl, why in left_out.items() if not _stands(acl, standing)}
         refused |= missing
@@ -138,13 +139,8 @@ def _opened(view: AclView, after: Iterable[Acl]) -> list[str]:
     """
     if not view.both_open:
         return []
-    standing = frozenset(after)
-    return sorted(
-        target
-        for source, target in view.topics.items()
-        if any(applies(acl, source) for acl in view.source)
-        and not any(applies(acl, target) for acl in standing)
-    )
+    here, there = AclsByTopic(view.source), AclsByTopic(after)
+    return sorted(t for source, t in view.topics.items() if here.of(source) and not there.of(t))
 
 
 def denials(acls: Iterable[Acl]) -> tuple[Acl, ...]:
