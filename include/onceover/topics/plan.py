@@ -221,15 +221,17 @@ class _Planning:
             turned = old if wanted else old.leaving(self._view.now)
         if turned != record:
             self._turn.append(turned)
-        if not wanted or self._is_hidden(old) or info is None or self._gone(old):
+        if not wanted or self._is_hidden(old):
             return
-        # A namesake of the source is none: without the retention that it lacks, the copy would lose what may
-        # be the last records of the topic that was deleted.
-        if info.topic_id == old.source_id:
+        broken_off = self._broken_off(old, info)
+        if broken_off is None and info is not None:
             self._note_unread(decision)
             self._keeps_timestamps(decision, blocks=False)
             self._grow(decision, info, old)
-            self._configure(decision, old)
+            self._sync(decision)
+        elif broken_off is not None and self._view.adopt and record.active:
+            # For who asks what to do; in a running flow its stopped partitions say it.
+            self._refused.append(broken_off)
 
     def _other(self, decision: ScopeDecision, old: Enrolment) -> Loop | OtherWriter | None:
         """Return to whom this flow leaves an enrolled topic, None for nobody."""
@@ -267,22 +269,26 @@ class _Planning:
         return next(iter(self._view.unreadable.items()))
 
     def _is_hidden(self, old: Enrolment) -> bool:
-        """Tell whether an enrolled topic or its copy is there but not shown to us; say so as ``_gone``."""
+        """Tell whether an enrolled topic or its copy is there but not shown to us; say so to who asks."""
         found = self._view.hidden.get(old.source)
         if found is not None and self._view.adopt:
             self._refused.append(refusals.hidden(old, *found))
         return found is not None
 
-    def _gone(self, old: Enrolment) -> bool:
-        """Tell whether the copy of an enrolled topic is gone; say so to a person who asks what to do.
+    def _broken_off(self, old: Enrolment, info: TopicInfo | None) -> Refusal | None:
+        """Return why an enrolled topic or its copy are not those that were enrolled, None where they are.
 
-        In a running flow its stopped partitions say it.
+        A namesake is neither: without the retention that the source's lacks, the copy would lose what may be
+        the last records of the topic that was deleted; and a copy's may be somebody else's.
         """
-        if old.target in self._view.target:
-            return False
-        if self._view.adopt:
-            self._refused.append(refusals.copy_gone(old, self._view.flow))
-        return True
+        flow, copy = self._view.flow, self._view.target.get(old.target)
+        if info is None:
+            return refusals.source_gone(old, flow)
+        if info.topic_id != old.source_id:
+            return refusals.made_anew(old, TroubleSide.SOURCE, flow)
+        if copy is None:
+            return refusals.copy_gone(old, flow)
+        return None if copy.topic_id == old.target_id else refusals.made_anew(old, TroubleSide.TARGET, flow)
 
     def _gives_way(self, old: Enrolment, other: Loop | OtherWriter) -> bool:
         """Tell whether this flow leaves the topic to the other one.
@@ -295,11 +301,9 @@ class _Planning:
         return not old.active or (other.at_ms, other.flow) < (old.at_ms, self._view.flow)
 
     def _grow(self, decision: ScopeDecision, info: TopicInfo, old: Enrolment) -> None:
-        existing = self._view.target.get(old.target)
+        existing = self._view.target[old.target]
         # A shrunk topic is the lanes' business, as one that is deleted or made anew: they stop it (G5).
         if len(info.partitions) < len(old.start):
-            return
-        if existing is None or existing.topic_id != old.target_id:
             return
         wanted = self._wanted_partitions(decision, info)
         if wanted is None:
@@ -328,11 +332,6 @@ class _Planning:
             message = f"{error.message} (seen: {error.seen})"
             self._refused.append(Refusal(decision.topic, TopicCode.TARGET_PARTITIONS, message, fix))
             return None
-
-    def _configure(self, decision: ScopeDecision, old: Enrolment) -> None:
-        existing = self._view.target.get(old.target)
-        if existing is not None and existing.topic_id == old.target_id:
-            self._sync(decision)
 
     # ---- topics that are not
 

@@ -51,6 +51,30 @@ def copy_gone(old: Enrolment, flow: str) -> Refusal:
     )
 
 
+def source_gone(old: Enrolment, flow: str) -> Refusal:
+    """Return the refusal of an enrolled topic that was deleted."""
+    return Refusal(
+        old.source,
+        StopCode.SOURCE_MISSING,
+        f"source topic {old.source} has been deleted",
+        f"add {old.source} to topics.exclude of flow {flow}, which keeps what was copied; or create it again"
+        f" on the source, then {commands.reseed(flow, old.sources()[0])}",
+    )
+
+
+def made_anew(old: Enrolment, side: TroubleSide, flow: str) -> Refusal:
+    """Return the refusal of an enrolled topic that is another one by now, or whose copy is."""
+    on_source = side is TroubleSide.SOURCE
+    topic = old.source if on_source else old.target
+    effect = "its offsets mean other records now" if on_source else "what was copied is gone"
+    return Refusal(
+        old.source,
+        StopCode.SOURCE_RECREATED if on_source else StopCode.TARGET_RECREATED,
+        f"{side} topic {topic} was deleted and created anew: {effect}",
+        f"{commands.reseed(flow, old.sources()[0])}; {commands.command('status', flow)} names each partition",
+    )
+
+
 def hidden(old: Enrolment, side: TroubleSide, error: OnceoverError) -> Refusal:
     """Return the refusal of an enrolled topic that is there, or whose copy is, but may not be described."""
     on_source = side is TroubleSide.SOURCE

@@ -268,6 +268,29 @@ def test_recreated_deleted_and_shrunk_topics_are_left_to_the_lanes() -> None:
         assert nothing(plan_topics(changed))
 
 
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"source": {}}, "SOURCE_MISSING"),
+        ({"source": {"t": topic("t", 3, OTHER_ID)}}, "SOURCE_RECREATED"),
+        ({"target": {}}, "TARGET_MISSING"),
+        ({"target": {"t": topic("t", 1, OTHER_ID)}}, "TARGET_RECREATED"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_who_asks_for_a_plan_hears_that_an_enrolled_topic_is_another_one_by_now(
+    changes: dict[str, Any], code: str
+) -> None:
+    """Nothing was to be done, it said, while its partitions were stopped; what somebody has made stays."""
+    view = replace(enrolled(now=2).view(), restamped=frozenset({"t"}), **changes)
+    assert nothing(plan_topics(view))
+    asked = plan_topics(replace(view, adopt=True))
+    assert [(r.object, r.code, r.blocks) for r in asked.refused] == [("t", code, True)]
+    assert not asked.steps and "partition reseed" in asked.refused[0].resolve
+    resting = {"t": leave(view.enrolled["t"])}
+    assert not codes(plan_topics(replace(view, enrolled=resting, adopt=True)))
+
+
 def test_what_a_namesake_of_the_source_lacks_is_not_taken_from_the_copy() -> None:
     """It may hold the last records of the topic that was deleted: the brokers' retention would take them."""
     world = enrolled()
@@ -281,7 +304,9 @@ def test_what_a_namesake_of_the_source_lacks_is_not_taken_from_the_copy() -> Non
         view = world.view()
         assert plan_topics(view).steps != ()
         anew = replace(view, source={"t": topic("t", 2, OTHER_ID)}, restamped=frozenset({"t"}))
-        assert nothing(plan_topics(anew))
+        plan = plan_topics(anew)
+        assert not (plan.steps or plan.enrol or plan.turn)
+        assert codes(plan) == (["SOURCE_RECREATED"] if adopt else [])
 
 
 @pytest.mark.parametrize("side", [TroubleSide.SOURCE, TroubleSide.TARGET])
