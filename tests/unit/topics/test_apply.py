@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.errors import Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state.records.managed import Managed
 from onceover.topics import making
 from onceover.topics.apply import TopicApply
@@ -198,6 +198,21 @@ def test_topic_that_a_policy_refuses_whatever_its_configuration_is_refused_and_n
     world.forbidden = world.policy = frozenset()
     world.apply()
     assert world.target_config["t"] == {**config, **OF_EVERY_COPY}
+
+
+@pytest.mark.parametrize("error", [UsageError("no right"), NeedsOperator("policy", code="POLICY_VIOLATION")])
+@pytest.mark.parametrize("known", [False, True], ids=["new", "enrolled"])
+def test_a_topic_that_goes_on_overwriting_timestamps_is_not_taken_in(
+    error: OnceoverError, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The principal may not change it, or a policy refuses that; one that is copied already goes on."""
+    world = World({"t": 1}, {"t": 1}, restamped=frozenset({"t"}), sync_configs=False)
+    world.manage("t")
+    if known:
+        world.enrol("t")
+    monkeypatch.setattr(world, "alter_configs", lambda changes: dict.fromkeys(changes, error))
+    assert [(r.object, r.blocks) for r in world.apply().refused] == [("t", not known)]
+    assert world.plan().steps != ()
 
 
 def test_keys_that_are_tried_one_by_one_are_tried_until_none_is_taken_any_more() -> None:
