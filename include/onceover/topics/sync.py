@@ -339,10 +339,9 @@ def in_flow(view: View, topics: TopicPlan) -> dict[str, str]:
     """
     refused = {refusal.object for refusal in topics.refused if refusal.blocks}
     enrolled = view.enrolled_by_source | {record.source: record for record in topics.turn}
-    rests = {source for source, record in enrolled.items() if not record.active}
-    known = view.source.keys() | enrolled.keys()
+    left_out = refused | {source for source, record in enrolled.items() if not record.active}
     return {
         decision.topic: decision.target_topic
         for decision in view.decisions()
-        if decision.inside and decision.topic in known - refused - rests
+        if decision.inside and decision.topic not in left_out
     }
