@@ -26,13 +26,15 @@ _QUOTED: Final = re.compile(rf"Invalid value (.*?){_BEHIND}", re.DOTALL)
 _LOGIN: Final = re.compile(r"(://)[^/@\s]*@")
 _PART: Final = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|\"([^\"]+)\"")
 # A driver's settings, in an address or as it lists them: what the workers read elsewhere, or half of a value.
+# How far each part may reach is bounded: a trace may hold one word of many thousand characters.
 _PAIR: Final = re.compile(
-    r"(\b[\w.-]*(?:passw|passphrase|pwd|secret|token|credential|api[_.-]?key)[\w.-]*=)[^&;,\s\"'()\[\]{}]+",
+    r"((?:passw|passphrase|pwd|secret|token|credential|api[_.-]?key)[\w.-]{0,100}=)[^&;,\s\"'()\[\]{}]+",
     re.IGNORECASE,
 )
-_REFERENCE: Final = re.compile(r"\$\{[^}]*\}")
-# Of what a reference stands for, as it is quoted within its value: one word.
-_WORD: Final = r"\S{1,500}"
+_REFERENCES: Final = re.compile(r"(?:\$\{[^}]*\})+")
+# What references stand for, as it is quoted within their value: a word, up to where the value goes on. Looked
+# for once: all places for one tried with all places for the next would take for ever.
+_FILLED: Final = r"(?>\S{1,4000}?%s)"
 
 
 def masked(text: str, config: Mapping[str, str], resolved: Iterable[str] = ()) -> str:
@@ -65,9 +67,11 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def _pattern(value: str) -> re.Pattern[str]:
-    around = _REFERENCE.split(value)
-    if len(around) > 1 and len(around[0]) >= _LONG:
-        return re.compile(f"{re.escape(value)}|{_WORD.join(map(re.escape, around))}")
+    begin, *rest = _REFERENCES.split(value)
+    if rest and len(begin) >= _LONG:
+        filled = "".join(_FILLED % re.escape(each) for each in rest)
+        # To the end of the word: the last of what is filled in may hold what comes behind it.
+        return re.compile(rf"{re.escape(value)}|{re.escape(begin)}{filled}\S*")
     if len(value) >= _LONG:
         return re.compile(re.escape(value))
     return re.compile(rf"(?<![\w.-]){re.escape(value)}(?!\w|[.-]\w)")

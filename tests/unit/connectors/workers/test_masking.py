@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +63,16 @@ PEM = "-----BEGIN KEY-----\nc2VjcmV0IGtleQ==\n-----END KEY-----"
             {"url": "https://api.example/hooks/${file:/s:hook}/events"},
             "404 of ***",
         ),
+        (
+            f"404 of https://api.example/hooks/{SECRET * 90}/events",
+            {"url": "https://api.example/hooks/${file:/s:hook}/events"},
+            "404 of ***",
+        ),
+        (
+            f'no login with required username="app" password="{SECRET}";',
+            {"jaas": 'required username="${file:/s:user}" password="${file:/s:p}";'},
+            "no login with ***",
+        ),
         ("pin 1234 is wrong", {"pin": "1234"}, "pin *** is wrong"),
         (f"<{SECRET}>and{SECRET}too", {"password": SECRET}, "<***>and***too"),
         # What says where it reads and writes is shown, and words that values only happen to be.
@@ -97,3 +109,21 @@ def test_a_long_value_is_never_shown(before: str, value: str, behind: str) -> No
 def test_many_beginnings_without_an_end_take_no_time() -> None:
     """A trace may be a megabyte; quadratic, this would take minutes."""
     assert masked("Invalid value " * 70_000, {}).startswith("Invalid value ")
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        ("aB-c.d_" * 40_000, {}),
+        ("passw." * 40_000, {}),
+        (
+            "https://api.example/" + "x" * 60_000,
+            {"url": "https://api.example/${a:b}${a:c};${a:d}x${a:e}x${a:f}/events"},
+        ),
+    ],
+)
+def test_a_long_word_takes_no_time(text: str, config: dict[str, str]) -> None:
+    """A token in a trace has thousands of characters: seconds would be hours with a few more references."""
+    begun = time.process_time()
+    assert masked(text, config) == text
+    assert time.process_time() - begun < 5
