@@ -79,7 +79,8 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
             EndState.UNVERIFIABLE,
             f"{view.configured} is in order, but there is no manifest to compare its offsets with",
         )
-    if _made_anew(view, manifest):
+    # Who begins at zero in another topic of that name has soon gone on.
+    if view.own is not None and manifest.is_elsewhere(view.own.scan.topic_id):
         return ConnectorOutcome(
             view.name,
             EndState.FAILED,
@@ -113,12 +114,6 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
         outcome = EndState.UNVERIFIABLE if outcome is EndState.DONE else outcome
         message += f": {view.standing}"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())
-
-
-def _made_anew(view: ConnectorView, manifest: Manifest) -> bool:
-    """Tell whether the topic is another one of that name: who begins at zero there has soon gone on."""
-    now = view.own.scan.topic_id if view.own is not None else None
-    return bool(manifest.landed_in) and now is not None and str(now) != manifest.landed_in
 
 
 def _again(view: ConnectorView, manifest: Manifest) -> frozenset[bytes]:

@@ -149,7 +149,12 @@ class Manifest:
 
     def with_destination(self, ends: Mapping[int, int], topic_id: UUID | None = None) -> Manifest:
         """Return it with where the connector's own records will begin."""
-        return replace(self, landed=dict(ends), landed_in=str(topic_id or ""))
+        return replace(self, landed=dict(ends), landed_in=_identity(topic_id))
+
+    def is_elsewhere(self, topic_id: UUID | None) -> bool:
+        """Tell whether this is another topic than the one in which it has landed, where that is known."""
+        now = _identity(topic_id)
+        return bool(now and self.landed_in) and now != self.landed_in
 
     def with_orders(self, left: Mapping[str, int], asking: str = "") -> Manifest:
         """Return it with the connector's orders as they are, and the state that it will be asked for."""
@@ -349,6 +354,11 @@ def file_name(connector: str) -> str:
     if plain == connector != "":
         return plain
     return f"{plain}.{hashlib.sha256(connector.encode()).hexdigest()[:8]}"
+
+
+def _identity(topic_id: UUID | None) -> str:
+    """Return which topic it is; empty where brokers do not tell, as those before 2.8."""
+    return str(topic_id) if topic_id is not None and topic_id.int else ""
 
 
 def _config_hash(salt: str, config: Mapping[str, str]) -> str:

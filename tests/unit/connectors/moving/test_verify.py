@@ -174,7 +174,15 @@ def test_place_that_was_written_once_more_shows_that_it_was_read(
 
 @pytest.mark.parametrize(
     ("copied", "now", "expected"),
-    [(1, 1, EndState.DONE), (1, 2, EndState.FAILED), (None, 2, EndState.DONE), (1, None, EndState.DONE)],
+    [
+        (1, 1, EndState.DONE),
+        (1, 2, EndState.FAILED),
+        (None, 2, EndState.DONE),
+        (1, None, EndState.DONE),
+        # Brokers that gave no ids yet, and do since they were upgraded.
+        (0, 2, EndState.DONE),
+        (1, 0, EndState.DONE),
+    ],
 )
 def test_topic_that_was_made_anew_is_not_the_one_that_was_copied_to(
     copied: int | None, now: int | None, expected: EndState
