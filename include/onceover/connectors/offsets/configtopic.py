@@ -124,8 +124,12 @@ class ConfigRecords:
         return running and self.fenced_since_commit(state.name) is False
 
 
-def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
-    """Read the workers' configuration topic; also what is not committed yet, so that no task is missed.
+def read_config_topic(cluster: Cluster, topic: str, isolation: int = calls.READ_UNCOMMITTED) -> ConfigRecords:
+    """Read the workers' configuration topic.
+
+    Args:
+        isolation: by default also what is not committed yet, so that no task is missed. Exactly-once workers
+            themselves read what is committed: what a leader left that was ended at it is in the log for good.
 
     Raises:
         Retriable: a broker is away.
@@ -134,14 +138,12 @@ def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
     """
     partitions = [TopicPartition(topic, number) for number in topic_in(cluster, topic).partitions]
     starts = cluster.retry(lambda: cluster.list_offsets(partitions, calls.EARLIEST))
-    ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED))
+    ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, isolation))
     values: dict[str, Any] = {}
     offsets: dict[str, int] = {}
     given: dict[str, list[Order]] = {}
     for tp in partitions:
-        met = records_between(
-            cluster, tp, starts[tp], ends[tp], isolation=calls.READ_UNCOMMITTED, compacted=True
-        )
+        met = records_between(cluster, tp, starts[tp], ends[tp], isolation=isolation, compacted=True)
         for record in met:
             name = (record.key or b"").decode("utf-8", "replace")
             values[name], offsets[name] = parsed_json(record.value), record.offset

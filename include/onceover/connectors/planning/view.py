@@ -37,6 +37,7 @@ from onceover.connectors.rights import (
     needing,
 )
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka import calls
 from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.codes import KafkaCode
@@ -215,7 +216,7 @@ class Observer:
             if state.type != SOURCE:
                 return state, ConfigRecords()
             records = problems.attempt(self.config_records, ConfigRecords())
-            differs = not problems.found and records.config(state.name) != state.config
+            differs = not problems.found and not self._holds(records, state)
             unfenced = self._facts.exactly_once and records.runs_unfenced(state)
             if not (differs or unfenced) or deadline.passed:
                 break
@@ -223,6 +224,17 @@ class Observer:
         if differs:
             problems.found.append(refusal_of(state.name, self._told_otherwise(state.name)))
         return state, records
+
+    def _holds(self, records: ConfigRecords, state: ConnectorState) -> bool:
+        """Tell whether the configuration topic holds what the workers tell, for its readers."""
+        if records.config(state.name) == state.config:
+            return True
+        if not self._facts.exactly_once:
+            return False
+        committed = read_config_topic(
+            self._access.worker_cluster, self._access.config_topic, calls.READ_COMMITTED
+        )
+        return committed.config(state.name) == state.config
 
     def _told_otherwise(self, name: str) -> NeedsOperator:
         """Return the error where who is asked over REST may not be who writes the configuration topic.
