@@ -294,7 +294,7 @@ class HeldRun:
     def _give_back(self, what: str, wanted: Any, found: OrderOwners) -> str:
         """Ask again for what this run's order has displaced; return what became of that, for a person."""
         own, displaced = found.own, found.displaced
-        if what == CONFIG and own and any(order.asked is None for order in found.others):
+        if what == CONFIG and _is_behind_deletion(found):
             # Workers make a connector of a configuration for which they have none, and start it.
             again = deleting_command(self.context.facts.workers[0], self.name)
             return f"if it was made anew behind its deletion, by this run's order, it runs: `{again}`; "
@@ -345,6 +345,14 @@ class HeldRun:
             self.context.store.save(self.manifest)
             raise
         self.context.store.save(self.manifest)
+
+
+def _is_behind_deletion(found: OrderOwners) -> bool:
+    """Tell whether a run's order came right behind a deletion: nobody else has made the connector anew."""
+    if not found.own or not found.others:
+        return False
+    last = found.others[-1]
+    return last.asked is None and found.own[-1].offset > last.offset
 
 
 def _asked(wanted: Any) -> str:

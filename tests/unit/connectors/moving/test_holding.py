@@ -335,6 +335,40 @@ def test_connector_that_was_deleted_and_made_anew_by_the_runs_order_is_told_of(
     assert "curl -X DELETE http://w:8083/connectors/c`" in (caught.value.resolve or "")
 
 
+def test_configuration_that_a_deleted_connector_was_made_anew_with_is_put_back(
+    run: HeldRun, topic: Topic
+) -> None:
+    """Somebody has deleted it and made it otherwise: to delete that one again is nobody's wish."""
+    ours, theirs = ({"name": "c", "offsets.storage.topic": each} for each in (OWN, "theirs"))
+    topic.write(TARGET, "STOPPED")
+
+    def put(taken: Act) -> None:
+        topic.write(CONFIG, None)
+        topic.write(CONFIG, theirs)
+        topic.write(CONFIG, ours)
+        taken()
+
+    run._orders = topic.records().orders("c")
+    with pytest.raises(NeedsOperator) as caught:
+        give(run, CONFIG, ours, put)
+    assert "DELETE" not in (caught.value.resolve or "")
+    assert lifecycle_of(run).configure.call_args_list == [mock.call("c", theirs)]
+
+
+def test_connector_that_was_deleted_behind_the_runs_order_is_gone(run: HeldRun, topic: Topic) -> None:
+    """It does not run, so there is nothing to delete again."""
+    ours = {"name": "c", "offsets.storage.topic": OWN}
+
+    def put(taken: Act) -> None:
+        topic.write(CONFIG, ours)
+        topic.write(CONFIG, None)
+        taken()
+
+    with pytest.raises(NeedsOperator) as caught:
+        give(run, CONFIG, ours, put)
+    assert "DELETE" not in (caught.value.resolve or "")
+
+
 def test_error_of_a_cluster_that_is_away_hides_no_record_that_was_read(run: HeldRun, topic: Topic) -> None:
     """What other runs have noted cannot be read: then nobody can tell whose is whose."""
     run.context.access.records.load.side_effect = OnceoverError("away")  # pyrefly: ignore[missing-attribute]
