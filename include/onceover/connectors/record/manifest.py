@@ -61,6 +61,7 @@ class Manifest:
         given: offsets of the orders that were its own, as far as it knows them.
         steps: what was done, with the time of each.
         finished: nothing is left to do.
+        place: of which Connect cluster it is, as its file says; empty where that goes without saying.
     """
 
     operation: str
@@ -84,6 +85,7 @@ class Manifest:
     given: tuple[int, ...] = ()
     steps: tuple[tuple[str, int], ...] = ()
     finished: bool = False
+    place: str = ""
 
     @classmethod
     def begin(
@@ -264,6 +266,9 @@ class Elsewhere(Protocol):
     def load(self, connector: str, operation: str) -> Manifest | None:
         """Return the newest run's manifest, None when there is none."""
 
+    def place(self) -> str:
+        """Return which Connect cluster it is: its Connect file may have been pointed at another one since."""
+
 
 class ManifestStore:
     """The manifests of one Connect cluster.
@@ -292,11 +297,18 @@ class ManifestStore:
             NeedsOperator: MANIFEST_DAMAGED.
             OnceoverError: the cluster does not say.
         """
-        here = self._file(connector, operation)
+        here = self._own_file(connector, operation)
         there = None if self._elsewhere is None else self._elsewhere.load(connector, operation)
         if here is None or there is None:
             return here or there
         return here if here.goes_on_from(there) else there
+
+    def _own_file(self, connector: str, operation: str) -> Manifest | None:
+        """Return the file's manifest, unless it says that it is another Connect cluster's."""
+        found = self._file(connector, operation)
+        if found is None or self._elsewhere is None or not found.place:
+            return found
+        return found if found.place == self._elsewhere.place() else None
 
     def _file(self, connector: str, operation: str) -> Manifest | None:
         path = self.path(connector, operation)
@@ -331,7 +343,8 @@ class ManifestStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._keep_other(path, manifest)
-            _write_durably(path, manifest.encode())
+            place = manifest.place if self._elsewhere is None else self._elsewhere.place()
+            _write_durably(path, replace(manifest, place=place).encode())
         except OSError as error:
             raise UsageError(
                 f"the manifest cannot be written: {error.strerror}",

@@ -83,6 +83,7 @@ class RunRecords:
     def __init__(self, cluster: Cluster, group_id: str, like: str) -> None:
         self.topic = runs_topic(group_id)
         self._cluster = cluster
+        self._group_id = group_id
         self._ids = run_ids(group_id)
         self._like = like
         self._log: StateLog | None = None
@@ -91,6 +92,14 @@ class RunRecords:
         """Close the connection."""
         if self._log is not None:
             self._log.close()
+
+    def place(self) -> str:
+        """Return which Connect cluster this is: the workers' Kafka cluster, and their group.
+
+        Raises:
+            Retriable: a broker is away, and none was met before.
+        """
+        return f"{self._cluster.cluster_id()}/{self._group_id}"
 
     def check(self, connector: str) -> None:
         """See to it that we may write a run down. Changes nothing.

@@ -68,7 +68,7 @@ def run(topic: Topic, tmp_path: Any) -> HeldRun:
     access = mock.Mock(spec=ConnectAccess)
     access.rest = mock.Mock(spec=ConnectRest, sent=0)
     access.records = mock.Mock(spec=RunRecords)
-    access.records.load.return_value = None
+    access.records.load.return_value, access.records.place.return_value = None, "kafka/g"
     access.records.claim.return_value = mock.Mock(spec=RunClaim)
     access.settings = mock.Mock(home=tmp_path)
     access.config_topic, access.worker_cluster = "connect-configs", mock.Mock(alias="kafka")

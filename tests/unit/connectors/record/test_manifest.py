@@ -133,8 +133,12 @@ def test_names_that_differ_in_odd_characters_only_get_other_files() -> None:
 class Cluster:
     """What was written down there."""
 
-    def __init__(self, manifest: Manifest | None) -> None:
+    def __init__(self, manifest: Manifest | None, place: str = "") -> None:
         self._manifest = manifest
+        self._place = place
+
+    def place(self) -> str:
+        return self._place
 
     def load(self, connector: str, operation: str) -> Manifest | None:
         return self._manifest
@@ -152,6 +156,30 @@ def test_what_another_machine_did_last_counts(tmp_path: Path, lost: bool) -> Non
     store.save(further)
     assert store.load("c", "migrate") == further
     assert ManifestStore(tmp_path, Cluster(None)).load("c", "migrate") == further
+
+
+def test_file_of_a_connect_cluster_says_nothing_of_another_one(tmp_path: Path) -> None:
+    """A Connect file that was pointed at another cluster has the same name, and so have its connectors."""
+    run = begun().with_step("settled", finished=True)
+    ManifestStore(tmp_path, Cluster(None, "kafka/one")).save(run)
+    one, other = (ManifestStore(tmp_path, Cluster(None, f"kafka/{name}")) for name in ("one", "other"))
+    found = one.load("c", "migrate")
+    assert found is not None and found.is_settled
+    assert other.load("c", "migrate") is None and not other.owes("c", "migrate")
+    other.save(replace(begun(), begun_ms=run.begun_ms + 1))
+    # The first one's is kept beside it, and is no longer asked: the cluster has it.
+    assert one.load("c", "migrate") is None and len(list(tmp_path.iterdir())) == 2
+
+
+def test_file_of_an_older_release_counts_wherever_it_is_read(tmp_path: Path) -> None:
+    """It does not say whose it is, and alone may know what a connector did before it was stopped."""
+    ManifestStore(tmp_path).save(begun())
+    path = ManifestStore(tmp_path).path("c", "migrate")
+    document = json.loads(path.read_text())
+    del document["place"], document["landed_in"]
+    path.write_text(json.dumps(document))
+    found = ManifestStore(tmp_path, Cluster(None, "kafka/one")).load("c", "migrate")
+    assert found is not None and found.config_hash
 
 
 LEFT = begun().with_step("configure").with_orders({"config": 90, "target": 100})
