@@ -403,7 +403,9 @@ def _canonical(value: Any) -> str:
 def _migration_changes(view: ConnectorView, stale: list[bytes]) -> Iterator[Change]:
     base = view.base_offsets()
     if view.own is None and view.spec is not None:
-        kind = f"{view.spec.partitions} partitions, compacted"
+        # Workers may leave that to the brokers: -1.
+        count = str(view.spec.partitions) if view.spec.partitions > 0 else "the brokers' number of"
+        kind = f"{count} partitions, compacted"
         yield Change("create topic", view.topic, None, kind, "as the workers would create it")
     yield from stop_changes(view)
     count = len(base.offsets) if base else 0

@@ -13,6 +13,7 @@ from onceover.connectors.offsets.keys import partition_of, sentinel_key
 from onceover.connectors.planning.plan import plan_migration
 from onceover.connectors.planning.view import ConnectorView
 from onceover.connectors.record.manifest import Manifest
+from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.plan import Refusal
 from tests.unit.connectors.views import (
     GLOBAL,
@@ -65,6 +66,13 @@ def test_plan_names_every_change_in_order() -> None:
         "resume",
     ]
     assert (plan.offsets, plan.stale, plan.warnings) == (2, 0, ())
+
+
+def test_number_of_partitions_that_is_left_to_the_brokers_is_told_so() -> None:
+    """Workers with offset.storage.partitions=-1 say nothing of a number."""
+    spec = TopicSpec(OWN, -1, -1, {"cleanup.policy": "compact"})
+    create = plan_migration(view(placed(VALUES), spec=spec), None).changes[0]
+    assert create.to == "the brokers' number of partitions, compacted"
 
 
 def test_without_exactly_once_nothing_is_fenced() -> None:
