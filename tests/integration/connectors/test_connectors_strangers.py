@@ -79,6 +79,32 @@ def test_an_order_that_went_to_another_cluster_is_followed_by_nothing(
     assert "offsets.storage.topic" not in case.connect.config(case.name)
 
 
+def test_a_topic_that_another_clusters_connector_uses_is_left_to_it(
+    workers: Workers, hidden: ConnectCluster, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """It is behind, so that nothing shows whose it is but that it goes on."""
+    other, topic = Connect(hidden, target_cluster.client), f"{unique_name}-other"
+    with Case(tmp_path, unique_name, workers.plain, target_cluster.client) as case:
+        case.begin()
+        other.create_topic(topic)
+        other.count(case.name, topic, **{"offsets.storage.topic": case.own_topic})
+        # Written to its own topic first.
+        other.await_offsets(case.name)
+
+        planned, applied = case.tool.plan(case.name), case.tool.apply(case.name)
+
+        assert "are overwritten" in str(planned.document), planned
+        told = applied.of(case.name)
+        assert (told["outcome"], told["error"]["code"]) == ("unfinished", "STILL_WRITING"), applied
+        other.restart(case.name)
+        other.await_more(topic)
+        assert_counted(other.numbers(topic))
+        assert case.tool.rollback(case.name).outcome(case.name) == "done"
+        case.assert_goes_on()
+        other.delete(case.name)
+    other.close()
+
+
 def test_an_offsets_topic_that_is_not_the_workers_stops_nobody(
     workers: Workers, hidden: ConnectCluster, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from onceover.connectors.model import ConnectorOutcome
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.resuming import ResumingRun
 from onceover.connectors.planning.access import OffsetsTopic
-from onceover.connectors.planning.copying import check_copy, copy_entries
+from onceover.connectors.planning.copying import check_copy, check_unused, copy_entries
 from onceover.connectors.planning.plan import unfinished, value_refusals
 from onceover.connectors.planning.view import COPY_RIGHTS, OWN_PATIENCE_S, ConnectorView
 from onceover.connectors.record.manifest import Manifest
@@ -87,6 +87,7 @@ class MigrationRun(ResumingRun):
         # A transaction that is open here is a killed run's own: the producer of the same id aborts it. So
         # what is there is read without waiting for it.
         scan = self.context.observer.uncommitted(site)
+        check_unused(None if self.view.own is None else self.view.own.scan, scan, self.name)
         entries = copy_entries(values, scan.snapshot(self.name), self.name, scan.partitions)
         self.tell(f"copying {len(values)} offsets to {site.topic}")
         self.write(site, entries)

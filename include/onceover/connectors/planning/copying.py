@@ -6,7 +6,14 @@ from collections.abc import Mapping
 
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import ConnectorOffsets
-from onceover.connectors.offsets.keys import SENTINEL_VALUE, differing, named, partition_of, sentinel_key
+from onceover.connectors.offsets.keys import (
+    SENTINEL_VALUE,
+    differing,
+    named,
+    parse_key,
+    partition_of,
+    sentinel_key,
+)
 from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.offsets.write import Entry
 from onceover.connectors.planning.plan import COMPACT, misplaced_keys
@@ -49,6 +56,34 @@ def overwrite_entries(values: Mapping[bytes, bytes], scan: Scan, name: str) -> l
             if seen != values.get(key):
                 entries.append(Entry(partition, key, values.get(key)))
     return entries
+
+
+def check_unused(before: Scan | None, now: Scan, name: str) -> None:
+    """See to it that nobody has written offsets of a connector of this name since the topic was looked at.
+
+    It uses another topic, so that would be one of another Connect cluster, which would go on from the copy.
+
+    Args:
+        before: None where there was no such topic.
+
+    Raises:
+        NeedsOperator: STILL_WRITING, somebody has.
+    """
+    known = {} if before is None else before.latest
+    # The same once more counts, too: heartbeats of one that stands at its place.
+    fresh = [place for place, record in now.latest.items() if known.get(place) != record]
+    keys = {key for key, _ in fresh if (parsed := parse_key(key)) and parsed.connector == name}
+    if keys:
+        raise NeedsOperator(
+            f"somebody writes offsets to {now.topic}, which {name} does not use yet",
+            code=ConnectorCode.STILL_WRITING,
+            where=now.topic,
+            expected="as it was when the run looked at it",
+            seen=f"{named(keys)}, written since: by a connector of this name on another Connect cluster, or "
+            "by a task of a frozen worker, which is fenced by now",
+            resolve="name another topic with --topic where it is in use, run again where it is not; the "
+            "connector stays stopped",
+        )
 
 
 def check_copy(values: Mapping[bytes, bytes], scan: Scan, name: str, policy: str | None) -> None:

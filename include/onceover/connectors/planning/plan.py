@@ -73,7 +73,7 @@ def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorP
         stale=len(stale),
         changes=tuple(changes),
         refusals=refusals,
-        warnings=tuple(migration_warnings(view)),
+        warnings=(*migration_warnings(view), *_anothers_warnings(view, manifest)),
     )
 
 
@@ -314,7 +314,7 @@ def _anothers_refusals(view: ConnectorView, manifest: Manifest | None) -> Iterat
     What an earlier use has left there is behind the shared topic, which the workers go on writing.
     """
     own, base = view.own_offsets(), view.base_offsets()
-    if own is None or base is None or (manifest is not None and manifest.to_topic == view.topic):
+    if own is None or base is None or _is_known(view, manifest):
         return
     both = own.offsets.keys() & base.offsets.keys()
     ahead = [key for key in both if compare(base.offsets[key], own.offsets[key]) is OffsetMove.FORWARD]
@@ -325,6 +325,21 @@ def _anothers_refusals(view: ConnectorView, manifest: Manifest | None) -> Iterat
             f"it holds later offsets than the shared topic ({named(ahead)}), and no known run has brought "
             "them there: a connector of this name on another Connect cluster may use it, and would go back",
             "name another topic with --topic; or delete this one, if nobody uses it",
+        )
+
+
+def _is_known(view: ConnectorView, manifest: Manifest | None) -> bool:
+    """Tell whether a run has brought offsets to the topic before: then what is there is this connector's."""
+    return manifest is not None and manifest.to_topic == view.topic
+
+
+def _anothers_warnings(view: ConnectorView, manifest: Manifest | None) -> Iterator[str]:
+    """Yield that offsets are overwritten of which nobody knows whose they are; later ones are refused."""
+    own = view.own_offsets()
+    if own is not None and own.offsets and view.configured is None and not _is_known(view, manifest):
+        yield (
+            f"{view.topic} holds offsets of a connector of this name, which no known run has brought there, "
+            "and they are overwritten: see to it that none of another Connect cluster uses it"
         )
 
 

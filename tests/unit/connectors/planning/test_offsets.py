@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from onceover.connectors.offsets.write import Entry
 from onceover.connectors.planning.copying import (
     check_copy,
     check_overwritten,
+    check_unused,
     copy_entries,
     overwrite_entries,
 )
@@ -158,3 +161,24 @@ def test_fence_is_as_wide_as_the_widest_record(
 ) -> None:
     """A stop commits 0 tasks and leaves the count of those that were fenced."""
     assert ConfigRecords(found, {}).fence_count("c", config) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "written", "used"),
+    [
+        ([(RIGHT, KEY, ONE)], [], False),
+        ([(RIGHT, KEY, ONE)], [(0, b'["another",{}]', ONE)], False),
+        ([(RIGHT, KEY, ONE)], [(RIGHT, KEY, TWO)], True),
+        # As heartbeats do at a place where nothing happens.
+        ([(RIGHT, KEY, ONE)], [(RIGHT, KEY, ONE)], True),
+        (None, [(RIGHT, KEY, ONE)], True),
+        (None, [], False),
+    ],
+)
+def test_topic_that_somebody_writes_meanwhile_is_in_use(
+    before: Records | None, written: Records, *, used: bool
+) -> None:
+    """By a connector of that name elsewhere: what is copied there it would go on from."""
+    now = scan([*(before or []), *written], OWN)
+    with pytest.raises(NeedsOperator, match="somebody writes") if used else nullcontext():
+        check_unused(None if before is None else scan(before, OWN), now, "c")
