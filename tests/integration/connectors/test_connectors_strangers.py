@@ -124,6 +124,36 @@ def test_an_offsets_topic_that_is_not_the_workers_stops_nobody(
         case.assert_goes_on()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["plain", "exactly_once"])
+def test_a_connector_is_not_taken_back_to_a_topic_that_is_not_the_workers(
+    workers: Workers,
+    hidden: ConnectCluster,
+    target_cluster: SharedCluster,
+    unique_name: str,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    """It would go on from the real one as it is, whatever is written into the other."""
+    own: ConnectCluster = getattr(workers, kind)
+    lines = own.properties_path.read_text()
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(lines.replace(f"={own.offsets_topic}\n", f"={hidden.offsets_topic}\n"))
+    with Case(tmp_path, unique_name, own, target_cluster.client) as case:
+        case.begin()
+        case.migrate()
+        mixed = Tool(tmp_path / "mixed", own, keys={"worker_config": str(wrong)})
+
+        planned, done = mixed.run("downgrade", "--connector", case.name), mixed.downgrade(case.name)
+
+        assert (planned.code, planned.codes()) == (3, {"WORKER_CONFIG"}), planned
+        assert done.outcome(case.name) == "refused", done
+        assert case.connect.offsets(case.name, hidden.offsets_topic).values == {}
+        assert case.tool.downgrade(case.name).outcome(case.name) == "done"
+        case.assert_goes_on()
+        case.assert_never_back()
+
+
 def test_a_line_that_was_taken_out_is_put_in_again_without_a_repeat(
     workers: Workers, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from onceover.connectors.offsets.keys import differing, named
 from onceover.connectors.planning.copying import overwrite_entries
 from onceover.connectors.planning.plan import (
     common_refusals,
+    elsewhere_refusals,
     empty_refusals,
     failed_warnings,
     owed_warnings,
@@ -104,7 +105,8 @@ def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     if view.configured is not None:
         warnings = ("its own topic is read read_committed also without exactly-once: nothing to do",)
     elif view.facts.exactly_once:
-        refusals = (*refusals, *stop_refusals(view, view.base_offsets()))
+        base = view.base_offsets()
+        refusals = (*refusals, *stop_refusals(view, base), *(elsewhere_refusals(view, base) if base else ()))
         warnings = (*_required_warnings(view), *filter(None, [view.standing]))
         changes = [*stop_changes(view), *_settle_changes(view)]
     elif unfinished(manifest, to_topic) and manifest is not None:

@@ -7,7 +7,7 @@ error of the run.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -385,8 +385,35 @@ class Observer:
         check_transactional_ids(site.cluster, [*view.fence_ids, self._access.own_id(view.name)])
 
     def _check_return(self, view: ConnectorView, _own: OffsetsTopic) -> None:
-        for site in self._access.return_sites(view.state.config):
+        sites = self._access.return_sites(view.state.config)
+        for site in sites:
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
+        self._check_shared(view, sites)
+
+    def _check_shared(self, view: ConnectorView, sites: list[OffsetsTopic]) -> None:
+        """See to it that what a connector goes back to is the topic that the workers share.
+
+        They write each offset there, too. From another one nobody would read what is brought back, and the
+        connector would go on from the shared one as it is.
+        """
+        own = view.own_offsets()
+        if view.configured is None or own is None or not own.offsets:
+            return
+        if any(own.offsets.keys() & self._places(view.name, site) for site in sites):
+            return
+        raise NeedsOperator(
+            f"the shared topic holds none of the offsets that {view.configured} holds, and the workers write "
+            "them to both",
+            code=ConnectorCode.WORKER_CONFIG,
+            where=", ".join(map(str, sites)),
+            expected="the topic that the workers have as offset.storage.topic",
+            seen=f"no record of {len(own.offsets)} keys",
+            resolve="correct offset.storage.topic in the Connect file; if it is right, it was emptied, "
+            "and the connector can go back once it has written an offset again",
+        )
+
+    def _places(self, name: str, site: OffsetsTopic) -> Set[bytes]:
+        return self.topic_view(site, None).scan.snapshot(name).places.keys()
 
     def _check_own(self, view: ConnectorView, site: OffsetsTopic) -> None:
         if view.own is not None:

@@ -107,6 +107,13 @@ def test_soft_settles_under_exactly_once_and_resumes_without_it() -> None:
     assert kinds(after) == ["resume"]
 
 
+def test_soft_refuses_a_topic_that_is_not_the_workers() -> None:
+    """What was aborted in theirs would be read for real, once they are without exactly-once."""
+    plan = plan_soft(view([], shown=[({"p": 0}, {"position": 5})]), None)
+    assert (codes(plan), plan.changes) == (["WORKER_CONFIG"], ())
+    assert codes(plan_soft(view(placed(VALUES), shown=[({"p": 0}, {"position": 5})]), None)) == []
+
+
 def test_soft_warns_of_what_workers_without_exactly_once_refuse() -> None:
     """Not the resume; but every later change of its configuration, this tool's too."""
     state = connector()
