@@ -205,3 +205,25 @@ def test_a_connector_that_a_person_stopped_stays_stopped(case: Case) -> None:
     case.connect.resume(case.name)
     case.assert_goes_on()
     case.assert_never_back()
+
+
+@pytest.mark.soak
+def test_an_offset_that_is_deleted_stops_nobody(case: Case) -> None:
+    """As a task does that is through with a file: while it is watched, and later."""
+    case.begin()
+
+    def delete() -> None:
+        found = case.connect.offsets(case.name, case.own_topic).partitions
+        key = min(found)
+        write_raw(case.client, case.own_topic, [(min(found[key]), key, None)])
+
+    watched = case.tool.heard(once(StepName.WATCH, delete), "apply", case.name)
+    case.connect.await_more(case.topic)
+    case.connect.stop(case.name)
+    delete()
+    later = case.tool.verify(case.name).of(case.name)
+
+    assert watched.outcome(case.name) == "done", watched
+    assert (later["ended"], later["forward"], later["back"]) == (1, 1, 0), later
+    # Somebody has stopped it since: that it goes on, nobody can say.
+    assert later["outcome"] == "unverifiable", later

@@ -36,12 +36,13 @@ def restore(run: ConnectorRun, seen: OffsetProgress) -> ConnectorOutcome:
         advanced.update(OffsetProgress.between(values, now).advanced)
     if advanced:
         run.note(WENT_ON)
+        went = f"went back on {named(seen.back)}" if seen.back else "has lost offsets before it was resumed"
         raise NeedsOperator(
-            f"{run.name} went back on {named(seen.back)} and has gone on from {named(advanced)}",
+            f"{run.name} {went} and has gone on from, or deleted, {named(advanced)}",
             code=ConnectorCode.WENT_ON_ELSEWHERE,
             where=run.name,
             expected="no offset lower than the one before it",
-            seen=f"{len(seen.back)} lower, {len(advanced)} newer",
+            seen=f"{len(seen.back)} lower, {len(advanced)} newer or deleted",
             resolve="it is stopped: decide for each source partition which offset is right (the manifest has "
             "those before), write it raw, resume it, then run again: it is judged from there on",
         )

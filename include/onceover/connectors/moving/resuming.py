@@ -18,11 +18,11 @@ from onceover.connectors.model import (
 )
 from onceover.connectors.moving.restore import restore
 from onceover.connectors.moving.run import ConnectorRun
-from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress, unordered
+from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress, undecided
 from onceover.connectors.offsets.keys import named
 from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.foresight import quiet_hint
-from onceover.connectors.record.manifest import SETTLED, WENT_ON
+from onceover.connectors.record.manifest import RESUMED, SETTLED, WENT_ON
 from onceover.connectors.record.orders import standing
 from onceover.connectors.workers.lifecycle import ConnectorFailed, described
 from onceover.errors import NeedsOperator, Retriable
@@ -54,7 +54,8 @@ class ResumingRun(ConnectorRun):
         if stopped:
             # Of an interrupted run: whatever happened since, nothing may have gone back.
             before = course.look()
-            if before.back:
+            # One that was not resumed yet deletes nothing: somebody has, and it would begin at zero there.
+            if before.back or (before.ended and not self.manifest.has_step(RESUMED)):
                 return restore(self, before)
         states: list[ConnectorState] = []
         try:
@@ -204,10 +205,10 @@ class ResumingRun(ConnectorRun):
                 seen="; ".join(sorted({described(state) for state in states})),
                 resolve="look into the workers' logs, then run again",
             )
-        if progress.changed:
+        if told := undecided(progress):
             return self._settled(
                 EndState.UNVERIFIABLE,
-                f"{where}; {_standing(states)}, and {unordered(progress.changed)}",
+                f"{where}; {_standing(states)}, and {told}",
                 progress,
             )
         return self._settled(

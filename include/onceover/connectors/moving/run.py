@@ -22,7 +22,7 @@ from onceover.connectors.offsets.scan import Scan, records_since
 from onceover.connectors.offsets.write import Entry, write_in_transaction, write_plainly
 from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.copying import check_overwritten, overwrite_entries
-from onceover.connectors.record.manifest import CONFIGURED
+from onceover.connectors.record.manifest import CONFIGURED, RESUMED
 from onceover.connectors.record.orders import asked_for
 from onceover.connectors.rights import needing
 from onceover.connectors.steps import StepName, reached
@@ -201,7 +201,7 @@ class ConnectorRun(HeldRun):
         reached(StepName.RESUME)
         with self.ordering(TARGET, asked_for(initial)) as taken:
             self.lifecycle.resume(self.name, initial, taken)
-        self.note("resume", "resume")
+        self.note(RESUMED, "resume")
         return initial == RUNNING
 
     def course(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceover.connectors.model import OFFSETS_TOPIC_KEY, RUNNING, ConnectorOutcome, EndState
-from onceover.connectors.moving.watching import OffsetProgress, unordered
+from onceover.connectors.moving.watching import OffsetProgress, undecided
 from onceover.connectors.offsets.keys import holds_null, is_place, named
 from onceover.connectors.planning.foresight import quiet_hint
 from onceover.connectors.planning.plan import COMPACT, misplaced_keys
@@ -89,7 +89,13 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
             "before, then `downgrade --apply` and `apply`: it is judged from there on",
         )
     progress = OffsetProgress.between(manifest.values, own, again=_again(view, manifest))
-    if progress.back:
+    if progress.back and _compacted(view, manifest, progress):
+        outcome, message = (
+            EndState.UNVERIFIABLE,
+            f"{named(progress.back)}: gone, as one is that its task, or somebody, has deleted, once "
+            "compaction has taken its tombstone; or lost with a broker's log: see whether it was through",
+        )
+    elif progress.back:
         outcome, message = (
             EndState.FAILED,
             f"{named(progress.back)}: lower than what was copied, or gone",
@@ -98,8 +104,8 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
         went = progress.describe()
         told = f": {went}" if went else ""
         outcome, message = EndState.DONE, f"went on from what was copied to {view.configured}{told}"
-    elif progress.changed:
-        outcome, message = EndState.UNVERIFIABLE, unordered(progress.changed)
+    elif told := undecided(progress):
+        outcome, message = EndState.UNVERIFIABLE, told
     else:
         hint = quiet_hint(view.state.config)
         outcome, message = (
@@ -114,6 +120,13 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
         outcome = EndState.UNVERIFIABLE if outcome is EndState.DONE else outcome
         message += f": {view.standing}"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())
+
+
+def _compacted(view: ConnectorView, manifest: Manifest, progress: OffsetProgress) -> bool:
+    """Tell whether compaction may have taken all that is back: tombstones of the topic that was copied to."""
+    own = view.own_offsets()
+    is_there = view.own is not None and manifest.is_there(view.own.scan.topic_id)
+    return is_there and own is not None and not any(key in own.values for key in progress.back)
 
 
 def _again(view: ConnectorView, manifest: Manifest) -> frozenset[bytes]:

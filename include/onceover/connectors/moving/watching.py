@@ -7,7 +7,7 @@ its old offset by the next look; among the records that it wrote the lower ones 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,7 +53,7 @@ class OffsetProgress:
     ) -> OffsetProgress:
         """Compare what was copied with what is there now."""
         offsets = now.offsets
-        moved = {key: compare(value, offsets.get(key)) for key, value in values.items()}
+        moved = {key: _moved(key, value, now) for key, value in values.items()}
         back = {key: OffsetMove.BACK for key in fallen & values.keys()}
         some = {key: step_of(values[key], offsets.get(key)) for key in sorted(values)[:_LISTED]}
         stood = frozenset(key for key in again & values.keys() if moved[key] is OffsetMove.SAME)
@@ -70,8 +70,8 @@ class OffsetProgress:
 
     @property
     def advanced(self) -> list[bytes]:
-        """Keys that went on, as far as that can be known."""
-        return self.keys(OffsetMove.FORWARD, OffsetMove.CHANGED)
+        """Keys that went on, or to their end, as far as that can be known."""
+        return self.keys(OffsetMove.FORWARD, OffsetMove.CHANGED, OffsetMove.ENDED)
 
     @property
     def went_on(self) -> bool:
@@ -88,9 +88,16 @@ class OffsetProgress:
         return self.keys(OffsetMove.CHANGED)
 
     @property
+    def ended(self) -> list[bytes]:
+        """Keys with a tombstone."""
+        return self.keys(OffsetMove.ENDED)
+
+    @property
     def complete(self) -> bool:
         """True when there is nothing more to wait for: every key has moved, or the first one came."""
-        return bool(self.went_on or self.changed) and self.again.issuperset(self.keys(OffsetMove.SAME))
+        return bool(self.went_on or self.changed or self.ended) and self.again.issuperset(
+            self.keys(OffsetMove.SAME)
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what is counted in a report."""
@@ -109,12 +116,26 @@ class OffsetProgress:
         return "; ".join(told + ([f"and {more} more"] if told and more else []))
 
 
-def unordered(keys: Sequence[bytes]) -> str:
-    """Return what is said of offsets that have changed, nobody knows in which direction."""
-    return (
-        f"{named(keys)}: changed, and of this shape nobody can tell whether forward: compare what the "
-        "connector wrote with what it had written before"
-    )
+def _moved(key: bytes, before: bytes, now: ConnectorOffsets) -> OffsetMove:
+    """Return how a key has moved: a task deletes what it needs no more, what has vanished is back."""
+    if key in now.values and now.values[key] is None:
+        return OffsetMove.ENDED
+    return compare(before, now.values.get(key))
+
+
+def undecided(progress: OffsetProgress) -> str:
+    """Return what is said of offsets that have moved, nobody knows in which direction; empty without any."""
+    told = []
+    if progress.changed:
+        told.append(
+            f"{named(progress.changed)}: changed, and of this shape nobody can tell whether forward: compare "
+            "what the connector wrote with what it had written before"
+        )
+    if progress.ended:
+        told.append(
+            f"{named(progress.ended)}: deleted since, by its task, which is through with it, or by somebody"
+        )
+    return "; ".join(told)
 
 
 class Trail:
@@ -136,7 +157,7 @@ class Trail:
 
     @property
     def fallen(self) -> frozenset[bytes]:
-        """Keys with a record that was lower than the one before it, or a tombstone."""
+        """Keys with a record that was lower than the one before it, whatever was deleted in between."""
         return frozenset(self._fallen)
 
     @property
@@ -149,6 +170,9 @@ class Trail:
         for record in records:
             parsed = parse_key(record.key)
             if parsed is None or parsed.connector != self._connector or parsed.is_sentinel:
+                continue
+            if record.value is None:
+                # A task's own, or a person's: workers write none by themselves.
                 continue
             # Partitions have no order among each other: a key in two of them has two courses.
             place = record.key, record.partition

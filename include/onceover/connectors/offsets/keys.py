@@ -109,11 +109,12 @@ def hash_map_order(names: Sequence[str]) -> list[str]:
 
 
 class OffsetMove(StrEnum):
-    """How an offset stands to an earlier one of its key."""
+    """How an offset stands to an earlier one of its key; ``ENDED`` where a tombstone stands in its place."""
 
     SAME = "same"
     FORWARD = "forward"
     CHANGED = "changed"
+    ENDED = "ended"
     BACK = "back"
 
 

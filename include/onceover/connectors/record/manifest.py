@@ -28,9 +28,10 @@ from onceover.errors import NeedsOperator, UsageError
 _VERSION: Final = 1
 _SALT_BYTES: Final = 16
 _MODE: Final = 0o600
-# Steps: a person is asked to decide; the configuration was put; somebody else was at the connector.
+# Steps: a person is asked to decide; the configuration was put; it was resumed; somebody else was there, too.
 WENT_ON: Final = "went on elsewhere"
 CONFIGURED: Final = "configure"
+RESUMED: Final = "resume"
 CHANGED: Final = "changed since"
 # How a run ends with a connector that uses the offsets where they were moved.
 SETTLED: Final = "settled"
@@ -157,6 +158,10 @@ class Manifest:
         """Tell whether this is another topic than the one in which it has landed, where that is known."""
         now = _identity(topic_id)
         return bool(now and self.landed_in) and now != self.landed_in
+
+    def is_there(self, topic_id: UUID | None) -> bool:
+        """Tell whether this is known to be the topic in which it has landed."""
+        return bool(self.landed_in) and _identity(topic_id) == self.landed_in
 
     def with_orders(self, left: Mapping[str, int], asking: str = "") -> Manifest:
         """Return it with the connector's orders as they are, and the state that it will be asked for."""

@@ -17,7 +17,7 @@ from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.planning.access import ConnectAccess, OffsetsTopic
 from onceover.connectors.planning.view import Observer
-from onceover.connectors.record.manifest import SETTLED, WENT_ON, Manifest
+from onceover.connectors.record.manifest import RESUMED, SETTLED, WENT_ON, Manifest
 from onceover.connectors.settings import ConnectorRequest
 from onceover.connectors.workers.lifecycle import ConnectorFailed
 from onceover.connectors.workers.rest import ConnectRest
@@ -100,6 +100,30 @@ def test_what_a_person_decided_is_where_judging_begins(
 ) -> None:
     """Only a person resumes a connector that went back; until then it stays what it is."""
     assert first_look(monkeypatch, run_of(access, state, *steps)).back == back
+
+
+@pytest.mark.parametrize(
+    ("state", "steps", "restored"),
+    [("RUNNING", (RESUMED,), False), (STOPPED, (RESUMED,), False), (STOPPED, (), True)],
+)
+def test_offset_that_a_task_deletes_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch, access: mock.Mock, state: str, steps: tuple[str, ...], *, restored: bool
+) -> None:
+    """One that has not run since has no task that could: it would begin at zero where somebody deleted."""
+    access.scan.return_value = scan(placed({KEY: None}), OWN)
+    restore = mock.Mock(side_effect=NeedsOperator("restored"))
+    monkeypatch.setattr("onceover.connectors.moving.resuming.restore", restore)
+    run = run_of(access, state, *steps)
+    monkeypatch.setattr(run, "resume", lambda: True)
+    monkeypatch.setattr(run, "states", lambda: [connector(OWN)])
+    monkeypatch.setattr(run, "note", mock.Mock())
+    if restored:
+        with pytest.raises(NeedsOperator, match="restored"):
+            run.go_on()
+        return
+    found = run.go_on()
+    assert (found.outcome, restore.called) == (EndState.UNVERIFIABLE, False)
+    assert "deleted since, by its task" in found.message
 
 
 def test_own_transaction_is_ended_before_the_first_look(

@@ -139,6 +139,31 @@ def test_offset_of_several_fields_counts_where_its_order_is_known(
 
 
 @pytest.mark.parametrize(
+    ("key", "other", "same", "expected"),
+    [
+        ("tombstone", 7, True, EndState.UNVERIFIABLE),
+        ("tombstone", 8, True, EndState.DONE),
+        ("tombstone", 6, True, EndState.FAILED),
+        # Compaction has taken the tombstone; or a broker's log was lost.
+        ("nothing", 8, True, EndState.UNVERIFIABLE),
+        ("nothing", 6, True, EndState.FAILED),
+        ("nothing", 8, False, EndState.FAILED),
+    ],
+)
+def test_offset_that_was_deleted_is_not_one_that_went_back(
+    key: str, other: int, *, same: bool, expected: EndState
+) -> None:
+    """A task deletes that of a file which is through: who is asked every day would be told a false alarm."""
+    now: dict[bytes, bytes | None] = {OTHER: b'{"position":%d}' % other}
+    seen = migrated({KEY: None, **now} if key == "tombstone" else now)
+    assert seen.own is not None
+    own = replace(seen.own, scan=replace(seen.own.scan, topic_id=UUID(int=1)))
+    copied = replace(manifest(), offsets={KEY: b'{"position":5}', OTHER: b'{"position":7}'})
+    found = copied.with_destination({0: 9}, UUID(int=1) if same else None)
+    assert judge(replace(seen, own=own), found).outcome is expected
+
+
+@pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
         ([], 0),

@@ -71,7 +71,11 @@ def test_trail_keeps_partitions_apart(first: list[int], second: list[int]) -> No
     ("written", "expected"),
     [
         (records([offset(0), offset(5)]), {KEY}),
-        (records([None, TWO]), {KEY}),
+        # A task deletes what it needs no more; begun anew behind that is begun anew.
+        (records([None]), set()),
+        (records([None, TWO]), set()),
+        (records([None, offset(0), TWO]), {KEY}),
+        (records([TWO, None, ONE]), {KEY}),
         (records([b"null", TWO]), {KEY}),
         (records([TWO, ONE, offset(9)], NEW), {NEW}),
         (records([offset(0), TWO], NEW), set()),
@@ -98,8 +102,20 @@ def test_overtaken_offset_went_back_all_the_same() -> None:
         {"key": '["c",{"p":1}]', "from": "position 2", "to": "position 5"},
     ]
     assert facts == {
-        "offsets": 2, "same": 0, "forward": 1, "changed": 0, "back": 1, "again": 0, "new": 0,
+        "offsets": 2, "same": 0, "forward": 1, "changed": 0, "ended": 0, "back": 1, "again": 0, "new": 0,
     }  # fmt: skip
+
+
+def test_offset_that_was_deleted_is_no_step_back_and_one_that_vanished_is() -> None:
+    """By a task, as of a file that is through; workers delete none by themselves."""
+    ended = OffsetProgress.between(VALUES, snapshot({KEY: None, OTHER: TWO}))
+    assert (ended.back, ended.ended, ended.advanced) == ([], [KEY], [KEY])
+    assert not ended.went_on and not ended.complete
+    gone = OffsetProgress.between(VALUES, snapshot({OTHER: offset(5)}))
+    assert (gone.back, gone.ended) == ([KEY], [])
+    through = OffsetProgress.between(VALUES, snapshot({KEY: None, OTHER: offset(5)}))
+    assert through.went_on and through.complete
+    assert through.describe().startswith('["c",{"p":0}]: position 1 -> -')
 
 
 def test_new_offset_that_fell_went_back_too() -> None:
