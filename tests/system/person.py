@@ -58,6 +58,7 @@ Object.defineProperty(navigator, "onLine", {get: () => true});
 """
 # A page of Airflow's that asks for nothing again, and on which nothing moves.
 _CALM: Final = "/variables"
+_NOWHERE: Final = "about:blank"
 
 Value = str | bool | int | Sequence[str]
 
@@ -155,7 +156,13 @@ class Person:
     def open(self, path: str, tab: Page | None = None) -> Page:
         """Go to an address of this Airflow."""
         page = tab or self._page
-        page.goto(f"{self._url}{path}")
+        try:
+            with self._told_what_it_waits_for():
+                page.goto(f"{self._url}{path}")
+        except TookTooLong:
+            # One that still waits for its next page answers no question about itself, however long.
+            page.goto(_NOWHERE)
+            raise
         return page
 
     def form(self, dag_id: str) -> Form:
