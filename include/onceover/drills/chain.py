@@ -254,6 +254,11 @@ def confirmed(chain: Iterable[JournalEntry], drill: str, step: str) -> JournalEn
     )
 
 
+def is_at(entry: JournalEntry, step: str, state: str) -> bool:
+    """Tell whether an entry says that a step is in a state. Pure."""
+    return (entry.what, entry.said.get("step"), entry.said.get("state")) == (STEP, step, state)
+
+
 def of_drill(chain: Iterable[JournalEntry], drill: str) -> list[JournalEntry]:
     """Return what was written of one drill."""
     return [entry for entry in chain if entry.drill == drill]

@@ -89,7 +89,7 @@ class DrillHistory:
         word = commands.command("drill", "confirm", self.flow, step)
         tells = f"if it waits for a person, {word} (the DAG confirm_drill) tells it; " if waits else ""
         ends = f", or {commands.command('drill', 'abort', self.flow)} takes back what it has done"
-        promoted = any((e.said.get("step"), e.said.get("state")) == (PROMOTE, StepState.DONE) for e in steps)
+        promoted = any(chains.is_at(entry, PROMOTE, StepState.DONE) for entry in steps)
         return NeedsOperator(
             f"drill {newest['drill']} ({newest['mode']}) has not ended; it has been at {step} for "
             f"{age_text(max(0.0, still_s))}",

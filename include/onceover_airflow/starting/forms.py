@@ -149,11 +149,10 @@ def pick(title: str, names: Sequence[str], text: str) -> Param:
     """
     if not names:
         return optional(title, f"{text} **There is none yet.**")
-    in_task = get_parsing_context().task_id is not None
-    offered: dict[str, Any] = {"enum": [*names]}
-    if in_task:
-        offered = {"maxLength": MAX_TEXT, "examples": [*names]}
-    return Param(names[0], type="string", title=title, description_md=text, **offered)
+    bound: dict[str, Any] = {"enum": [*names]}
+    if get_parsing_context().task_id is not None:
+        bound = {"maxLength": MAX_TEXT, "examples": [*names]}
+    return Param(names[0], type="string", title=title, description_md=text, **bound)
 
 
 def flow_param(names: Sequence[str]) -> Param:

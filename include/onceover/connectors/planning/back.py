@@ -106,7 +106,7 @@ def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         warnings = ("its own topic is read read_committed also without exactly-once: nothing to do",)
     elif view.facts.exactly_once:
         base = view.base_offsets()
-        refusals = (*refusals, *stop_refusals(view, base), *(elsewhere_refusals(view, base) if base else ()))
+        refusals = (*refusals, *stop_refusals(view, base), *elsewhere_refusals(view, base))
         warnings = (*_required_warnings(view), *filter(None, [view.standing]))
         changes = [*stop_changes(view), *_settle_changes(view)]
     elif unfinished(manifest, to_topic) and manifest is not None:

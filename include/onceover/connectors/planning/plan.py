@@ -195,16 +195,16 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
     base = view.base_offsets()
     if base is not None and view.base is not None:
         yield from value_refusals(base, view.base.scan.partitions)
-        yield from elsewhere_refusals(view, base)
+    yield from elsewhere_refusals(view, base)
     yield from stop_refusals(view, base)
     if view.own is not None:
         yield from own_topic_refusals(view, view.own)
 
 
-def elsewhere_refusals(view: ConnectorView, base: ConnectorOffsets) -> Iterator[Refusal]:
+def elsewhere_refusals(view: ConnectorView, base: ConnectorOffsets | None) -> Iterator[Refusal]:
     """Yield that the workers know offsets, and the topic none of them: a copy would have it begin at zero."""
     shown = {_canonical(partition) for partition, offset in view.shown or () if offset is not None}
-    if not shown or view.configured is not None or shown & _by_partition(base).keys():
+    if base is None or not shown or view.configured is not None or shown & _by_partition(base).keys():
         return
     yield Refusal(
         f"{view.name} in {base.topic}",

@@ -28,10 +28,13 @@ def rollback_command(connect: str, connector: str) -> str:
 
 def asking_command(url: str, connector: str, state: str) -> str:
     """Return the command that asks a worker for a state, in the word of the configuration topic."""
-    path = f"/connectors/{quote(connector, safe='')}/{_WORDS[state]}"
-    return shlex.join(["curl", "-X", "PUT", url + path])
+    return _curl("PUT", url, connector, f"/{_WORDS[state]}")
 
 
 def deleting_command(url: str, connector: str) -> str:
     """Return the command that deletes a connector; its offsets stay."""
-    return shlex.join(["curl", "-X", "DELETE", f"{url}/connectors/{quote(connector, safe='')}"])
+    return _curl("DELETE", url, connector)
+
+
+def _curl(method: str, url: str, connector: str, about: str = "") -> str:
+    return shlex.join(["curl", "-X", method, f"{url}/connectors/{quote(connector, safe='')}{about}"])

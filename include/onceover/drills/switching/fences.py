@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from onceover.acls.cover import applies
+from onceover.acls.cover import AclsByTopic
 from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
@@ -145,7 +145,8 @@ class AclFence:
             UsageError: SOURCE_OPEN, a topic without ACLs is everybody's, and would be nobody's with one.
         """
         standing = self.acls.topic_acls()
-        bare = [t for t in topics if not any(a.permission == ALLOW and applies(a, t) for a in standing)]
+        allowed = AclsByTopic(acl for acl in standing if acl.permission == ALLOW)
+        bare = [topic for topic in topics if not allowed.of(topic)]
         if bare and self.is_open(standing):
             raise UsageError(
                 f"{len(bare)} topics have no ALLOW, and are everybody's: a DENY would shut their readers out",

@@ -481,11 +481,8 @@ def check_brought_over(flow: str, chain: Sequence[JournalEntry], enrolled: Colle
         return
     drill, _ = unfinished
     later = {e.drill for e in chain if e.what == chains.BEGUN and e.said.get("goes_on") == drill}
-    redirected = (chains.STEP, REDIRECT, StepState.DONE)
-    for entry in chain:
-        said = (entry.what, entry.said.get("step"), entry.said.get("state"))
-        if entry.drill in later | {drill} and said == redirected:
-            return
+    if any(e.drill in later | {drill} and chains.is_at(e, REDIRECT, StepState.DONE) for e in chain):
+        return
     raise NeedsOperator(
         f"switchover {drill} has not brought clients over yet: let in, they would write behind its promotion",
         code=DrillCode.PAST_RETURN,
