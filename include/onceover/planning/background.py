@@ -10,6 +10,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_NAME = "onceover-background"
+
 
 def in_background(work: Callable[[], T]) -> Future[T]:
     """Begin ``work`` in a thread of its own, which does not keep the process from ending.
@@ -17,7 +19,7 @@ def in_background(work: Callable[[], T]) -> Future[T]:
     Unlike those of an executor: Python waits for theirs at the end, also for one that a dead resolver holds.
     """
     future: Future[T] = Future()
-    threading.Thread(target=_run, args=(work, future), daemon=True).start()
+    threading.Thread(target=_run, args=(work, future), name=_NAME, daemon=True).start()
     return future
 
 
@@ -41,7 +43,7 @@ def side_by_side(works: Sequence[Callable[[], T]], at_once: int) -> list[T]:
             _run(work, future)
 
     for _ in range(min(at_once, len(works))):
-        threading.Thread(target=work_off, daemon=True).start()
+        threading.Thread(target=work_off, name=_NAME, daemon=True).start()
     problems = [problem for future in futures if (problem := future.exception()) is not None]
     if problems:
         raise problems[0]
