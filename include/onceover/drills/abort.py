@@ -17,8 +17,8 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import StepState
 from onceover.drills.history import sees_to_writers
 from onceover.drills.journal import DrillJournal
+from onceover.drills.leaving.fences import START_AGAIN
 from onceover.drills.rehearsing.remains import Remains, Removal
-from onceover.drills.switching.fences import START_AGAIN
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.planning import commands
 

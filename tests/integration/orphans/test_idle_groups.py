@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onceover.drills.switching import commits
+from onceover.drills.leaving import commits
 from onceover.groups import apply
 from onceover.state import names
 from tests.support.drills.orphaned import DECIDE, DONE, Capture, Orphaned

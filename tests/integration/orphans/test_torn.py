@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.config.clients.resolve import ClientConfig
+from onceover.drills.leaving import commits
 from onceover.drills.orphans import view
-from onceover.drills.switching import commits
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches

@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Producer
 
 from onceover.cli import main as command_line
-from onceover.drills.switching import commits
+from onceover.drills.leaving import commits
 from tests.support.brokers.moving import Moving
 from tests.support.brokers.tcpswitch import Lever
 from tests.support.drills.movers import (

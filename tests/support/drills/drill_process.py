@@ -16,11 +16,11 @@ from typing import Any, Final
 from onceover.cli import main as command_line
 from onceover.drills import journal
 from onceover.drills.journal import DrillJournal
+from onceover.drills.leaving import commits
 from onceover.drills.orphans import exporttopic
 from onceover.drills.orphans.exporttopic import OrphanWriter
 from onceover.drills.orphans.rebuild import TopicRebuild
 from onceover.drills.rehearsing.steps import RehearsalSteps
-from onceover.drills.switching import commits
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from onceover.backoff import Deadline
-from onceover.drills.switching.commits import SourceGroups
+from onceover.drills.leaving.commits import SourceGroups
 from onceover.errors import NeedsOperator
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from onceover.drills.switching.fences import denials
+from onceover.drills.leaving.fences import denials
 from onceover.drills.switching.lettingin import denied
 from onceover.kafka.admin.acls import Acl, AclAdmin
 

@@ -13,7 +13,7 @@ from onceover.drills import chain as chains
 from onceover.drills.abort import LeftFence, abort
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.switching.fences import (
+from onceover.drills.leaving.fences import (
     ACLS,
     COMMAND,
     PERSON,

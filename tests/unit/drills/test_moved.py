@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from onceover.drills import chain as chains
-from onceover.drills.switching import cutpositions
-from onceover.drills.switching.commits import SourceGroups
+from onceover.drills.leaving import cutpositions
+from onceover.drills.leaving.commits import SourceGroups
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.model import TopicPartition
 from tests.unit.drills.test_fences import Notes

@@ -24,18 +24,18 @@ from onceover.drills import running
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
+from onceover.drills.leaving.fences import UserCommand
+from onceover.drills.leaving.words import check_waits
 from onceover.drills.looks.rpo import Objectives
 from onceover.drills.page import drill_page
 from onceover.drills.progress import left_to_copy
 from onceover.drills.switching.course import REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.earlier import done_under
-from onceover.drills.switching.fences import UserCommand
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.steps import PlannedSteps
 from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
 from onceover.drills.switching.unplanned import UnplannedSteps
-from onceover.drills.switching.words import check_waits
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from onceover.backoff import Deadline
-from onceover.drills.switching.watch import SourceWatch, came_behind, written_behind
+from onceover.drills.leaving.watch import SourceWatch, came_behind, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.model import TopicPartition
 from onceover.state.records.enrolment import Enrolment, Promoted
@@ -75,7 +75,7 @@ def test_a_batch_that_is_damaged_takes_nothing_from_the_others(monkeypatch: pyte
             raise NeedsOperator("a batch is damaged")
         return [1, 2, 3]
 
-    monkeypatch.setattr("onceover.drills.switching.watch.records_between", damaged)
+    monkeypatch.setattr("onceover.drills.leaving.watch.records_between", damaged)
     behind = written_behind(east, [enrolment()], {}, Deadline(5.0))
     assert (behind.written, set(behind.unread)) == ({P0: 3}, {P1})
     with pytest.raises(NeedsOperator, match="damaged"):
@@ -88,7 +88,7 @@ def test_more_than_can_be_read_in_time_counts_by_its_offsets(monkeypatch: pytest
     def read(*_: object, **__: object) -> None:
         raise AssertionError("it is read")
 
-    monkeypatch.setattr("onceover.drills.switching.watch.records_between", read)
+    monkeypatch.setattr("onceover.drills.leaving.watch.records_between", read)
     east, _ = source(10, 10 + MANY)
     assert written_behind(east, [enrolment()], {}, Deadline(5.0)).written == {P1: MANY}
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from onceover.drills.leaving.fences import ACLS, COMMAND, EVERYBODY, check_not_carried_over
 from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.drills.switching.failback import LedBack
-from onceover.drills.switching.fences import ACLS, COMMAND, EVERYBODY, check_not_carried_over
 from onceover.drills.switching.wayback import WayBack
 from onceover.errors import NeedsOperator, UsageError
 from onceover.model import TopicPartition

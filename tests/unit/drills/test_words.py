@@ -9,7 +9,7 @@ import pytest
 
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
-from onceover.drills.switching.words import await_word, give_word
+from onceover.drills.leaving.words import await_word, give_word
 from onceover.errors import NeedsOperator, UsageError
 from tests.unit.drills.test_switching import written
 

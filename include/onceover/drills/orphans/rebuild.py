@@ -18,6 +18,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
+from onceover.drills.leaving.watch import Ends, SourceWatch
 from onceover.drills.orphans.exporttopic import ExportExtent, OrphanTopic
 from onceover.drills.orphans.looks import OrphanLook, TopicShape
 from onceover.drills.orphans.plan import (
@@ -29,7 +30,6 @@ from onceover.drills.orphans.plan import (
 from onceover.drills.orphans.positions import PositionReader
 from onceover.drills.orphans.promoted import PromotedTopics
 from onceover.drills.orphans.refusals import not_taken, only_here_refusal, unfit
-from onceover.drills.switching.watch import Ends, SourceWatch
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders

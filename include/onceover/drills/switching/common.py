@@ -13,8 +13,8 @@ from typing import Any, Final
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.drills.codes import DrillCode
+from onceover.drills.leaving.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.looks.clients import ClientsSeen
-from onceover.drills.switching.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.standing import SourceStanding
 from onceover.drills.switching.tail import TailCompared

@@ -13,8 +13,8 @@ from typing import Any, Final
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
+from onceover.drills.leaving.fences import START_AGAIN, Mark
 from onceover.drills.switching.common import SwitchSteps
-from onceover.drills.switching.fences import START_AGAIN, Mark
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.planning import commands
 

@@ -12,7 +12,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.journal import DrillJournal
-from onceover.drills.switching.fences import Fence, LiftedFences, Mark, denials, unknown_fence
+from onceover.drills.leaving.fences import Fence, LiftedFences, Mark, denials, unknown_fence
 from onceover.drills.switching.switchover import BoundNotes
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin.acls import DENY, AclAdmin

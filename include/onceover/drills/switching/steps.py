@@ -16,16 +16,16 @@ from onceover.advice import advised
 from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
+from onceover.drills.leaving import commits, cutpositions
+from onceover.drills.leaving.commits import Positions, SourceGroups
+from onceover.drills.leaving.fences import shut
+from onceover.drills.leaving.watch import BehindCut, Ends, SourceWatch, written_behind
 from onceover.drills.looks.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
-from onceover.drills.switching import commits, cutpositions
 from onceover.drills.switching.checks import check_audited, check_denied, check_same, check_scope, check_stops
-from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import TOLD
-from onceover.drills.switching.fences import shut
 from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.keepingoff import FencedSteps
-from onceover.drills.switching.watch import BehindCut, Ends, SourceWatch, written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.exitstatus import TEMPORARY, severity
 from onceover.groups.apply import AppliedGroups

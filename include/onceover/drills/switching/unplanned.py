@@ -14,11 +14,11 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
+from onceover.drills.leaving.watch import written_behind
 from onceover.drills.looks.dryrun import losses_of
 from onceover.drills.progress import copied_to
 from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.drills.switching.standing import SourceStanding
-from onceover.drills.switching.watch import written_behind
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster

@@ -32,6 +32,7 @@ from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
+from onceover.drills.leaving.fences import left_behind
 from onceover.drills.looks.clients import ClientsSeen, look
 from onceover.drills.looks.dryrun import DryRun
 from onceover.drills.looks.rpo import Objectives
@@ -42,7 +43,6 @@ from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
 from onceover.drills.rehearsing.steps import RehearsalParts
 from onceover.drills.rehearsing.trouble import CopyCompared
-from onceover.drills.switching.fences import left_behind
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.ports import Cluster

@@ -12,8 +12,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.journal import DrillJournal
-from onceover.drills.switching import lettingin
-from onceover.drills.switching.fences import (
+from onceover.drills.leaving.fences import (
     ACLS,
     COMMAND,
     PERSON,
@@ -23,7 +22,8 @@ from onceover.drills.switching.fences import (
     PersonFence,
     UserCommand,
 )
-from onceover.drills.switching.words import await_word
+from onceover.drills.leaving.words import await_word
+from onceover.drills.switching import lettingin
 from onceover.errors import Retriable
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.ports import Cluster

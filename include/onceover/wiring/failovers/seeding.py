@@ -11,7 +11,7 @@ from typing import Final
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
-from onceover.drills.switching.fences import shut
+from onceover.drills.leaving.fences import shut
 from onceover.drills.switching.switchover import check_brought_over
 from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster

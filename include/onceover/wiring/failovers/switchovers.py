@@ -18,17 +18,18 @@ from onceover.config.flow.load import load_flow
 from onceover.config.patterns import matcher
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.journal import DrillJournal
-from onceover.drills.looks.clients import look
-from onceover.drills.modes import PLANNED, check_mode
-from onceover.drills.rehearsing.remains import Removal
-from onceover.drills.switching.common import SwitchoverParts
-from onceover.drills.switching.failback import FlowBetween, LedBack, check_leads_back
-from onceover.drills.switching.fences import (
+from onceover.drills.leaving.fences import (
     COMMAND,
     LiftedFences,
     check_not_carried_over,
     left_behind,
 )
+from onceover.drills.leaving.words import await_word, give_word
+from onceover.drills.looks.clients import look
+from onceover.drills.modes import PLANNED, check_mode
+from onceover.drills.rehearsing.remains import Removal
+from onceover.drills.switching.common import SwitchoverParts
+from onceover.drills.switching.failback import FlowBetween, LedBack, check_leads_back
 from onceover.drills.switching.lettingin import denied
 from onceover.drills.switching.switchover import (
     BoundNotes,
@@ -38,7 +39,6 @@ from onceover.drills.switching.switchover import (
 )
 from onceover.drills.switching.tail import TailCompared
 from onceover.drills.switching.wayback import WayBack
-from onceover.drills.switching.words import await_word, give_word
 from onceover.errors import OnceoverError
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed

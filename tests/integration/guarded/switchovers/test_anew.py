@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onceover.backoff import Deadline
-from onceover.drills.switching import commits
+from onceover.drills.leaving import commits
 from onceover.drills.switching.steps import PlannedSteps
 from tests.support.brokers.clusters import SharedCluster
 from tests.support.drills.orphaned import Capture, Orphaned, orphaned

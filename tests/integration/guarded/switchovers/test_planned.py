@@ -17,9 +17,9 @@ from confluent_kafka import TopicPartition as CommittedPlace
 from onceover.backoff import Deadline
 from onceover.config.clients.resolve import ClientConfig
 from onceover.config.flow.flowfile import Flow
+from onceover.drills.leaving import commits, watch
+from onceover.drills.leaving.commits import Positions, SourceGroups
 from onceover.drills.looks.dryrun import DryRun
-from onceover.drills.switching import commits, watch
-from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.course import STEP_NAMES
 from onceover.drills.switching.groupmove import Placing
 from onceover.drills.switching.steps import PlannedSteps

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
-from onceover.drills.switching.commits import Positions
+from onceover.drills.leaving.commits import Positions
 
 # Of 40 bytes each: an entry stays well within a record of 1 MiB.
 _PER_ENTRY: Final = 5000

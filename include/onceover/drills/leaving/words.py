@@ -15,7 +15,7 @@ from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import drill_aborted
 from onceover.drills.journal import DrillJournal
-from onceover.drills.switching.fences import PERSON
+from onceover.drills.leaving.fences import PERSON
 from onceover.errors import NeedsOperator, UsageError
 from onceover.planning import commands
 from onceover.planning.operation import Pause
