@@ -35,6 +35,9 @@ from tests.support.flows.replica import Replica, delete_topics
 from tests.support.raw.adversary import Traffic
 from tests.support.session.wait import wait_until
 
+# Two rounds of ``nasty`` fit into one record at least, and never all, however few transactions they came in.
+ROUNDS = replace(SMALL, max_segments=24)
+
 
 @contextmanager
 def target_of(replica: Replica) -> Iterator[Cluster]:
@@ -103,13 +106,13 @@ def test_every_offset_translates_both_ways_also_from_a_kept_index_and_after_a_me
         with translator(replica, home) as made:
             check(replica, made, tp)
     before = map_records(replica)
-    removed = merge(replica.flow.path)
+    removed = merge(replica.flow.path, ROUNDS)
     assert removed > 0
     assert map_records(replica) == before - removed
     for place in (home, None):
         with translator(replica, place) as made:
             check(replica, made, tp)
-    assert merge(replica.flow.path) == 0
+    assert merge(replica.flow.path, ROUNDS) == 0
     replica.copy()
     with translator(replica, home) as made:
         check(replica, made, tp)
@@ -158,10 +161,8 @@ def test_a_running_flow_merges_by_itself(
 def test_a_new_generation_fences_a_merge(replica: Replica) -> None:
     """Between two of its transactions, and before it has taken its id."""
     tp = nasty(replica, rounds=12)
-    # Two rounds fit into one record at least, and never all, however few transactions they were copied in.
-    rules = replace(SMALL, max_segments=24)
     path = replica.flow.path
-    with merger(path, rules=rules) as late, merger(path, rules=rules) as first:
+    with merger(path, rules=ROUNDS) as late, merger(path, rules=ROUNDS) as first:
         steps = first.steps()
         assert next(count for count in steps if count)
         replica.flow.copy()
@@ -254,7 +255,7 @@ def test_receipts_add_up_after_a_merge(
     """A merged record and the parts it replaced are not counted twice."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
     tp = nasty(replica)
-    removed = merge(replica.flow.path)
+    removed = merge(replica.flow.path, ROUNDS)
     code, made = replica.command(capsys, "receipts", "rebuild", str(replica.flow.path))
     assert (code, made["records"]) == (0, len(replica.target_records(tp.topic)))
     assert removed > 0
