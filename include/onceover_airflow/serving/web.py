@@ -109,9 +109,7 @@ def create_app() -> FastAPI:
         return FileResponse(_HERE / FRAME, media_type="text/javascript", headers=_NOT_KEPT)
 
     @app.get("/flows/{flow}")
-    def one_flow(
-        flow: Annotated[str, PathParameter(pattern=_FLOW)], still: str | None = None
-    ) -> HTMLResponse:
+    def one_flow(flow: str, still: str | None = None) -> HTMLResponse:
         """Return the page of one flow."""
 
         def page(look: Look, entry: Mapping[str, Any]) -> str:
@@ -122,7 +120,7 @@ def create_app() -> FastAPI:
 
     @app.get("/flows/{flow}/topics/{topic}")
     def one_topic(
-        flow: Annotated[str, PathParameter(pattern=_FLOW)],
+        flow: str,
         topic: Annotated[str, PathParameter(pattern=TOPIC)],
         still: str | None = None,
     ) -> HTMLResponse:

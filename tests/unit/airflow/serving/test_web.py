@@ -182,6 +182,11 @@ def test_the_page_of_all_flows_is_shown_and_leads_to_each(
     assert "bad.yaml" in answer.text
     gone = get(app, "/flows/other")
     assert (gone.status_code, gone.headers["Refresh"], 'href="../"' in gone.text) == (404, "10", True)
+    for never in ("NOPE", "a%20b", "%3Cb%3E"):
+        answer = get(app, f"/flows/{never}", accept=BROWSER)
+        assert answer.status_code == 404
+        assert ("There is no flow" in answer.text, "<b>" in answer.text) == (True, False)
+    assert get(app, "/flows/NOPE/topics/orders", accept=BROWSER).status_code == 404
     assert "Refresh" not in get(app, "/?still").headers
     assert "can be no topic" in get(app, "/flows/bad/topics/a%20b", accept=BROWSER).text
 
