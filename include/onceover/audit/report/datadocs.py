@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from onceover.audit.checks.suites import SUITES
 from onceover.audit.codes import AuditCode
-from onceover.audit.report.htmlpage import put, render
+from onceover.audit.report.htmlpage import render
 from onceover.audit.report.jsonreport import summary
 from onceover.audit.report.parts import SUITE_NAMES, sides_of
 from onceover.audit.report.unwritten import unwritten
+from onceover.replacing import put
 from onceover.state.records.verdicts import Verdict
 
 FOLDER: Final = "data_docs"

@@ -1,15 +1,11 @@
-"""What every page of an audit, or of a drill, has in common: its templates, and how it gets onto the disk.
+"""What every page of an audit, or of a drill, has in common: its templates.
 
 Invariant: a page loads nothing and runs nothing, wherever it is opened. Every text in it is escaped, whoever
-has chosen it (``onceover.shown``). A reader finds the old file or the new one, never half of one.
+has chosen it (``onceover.shown``).
 """
 
 from __future__ import annotations
 
-import os
-import secrets
-import stat
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,34 +36,6 @@ def drawn(svg: str) -> str:
     from markupsafe import Markup
 
     return Markup(svg)  # noqa: S704 - drawn from numbers alone (onceover.audit.report.plots)
-
-
-def is_replaceable(path: Path) -> bool:
-    """Tell whether ``put`` may put a file there: nothing is, or a file.
-
-    Anything else would be replaced as well: for root, ``/dev/null`` by a page that nobody else may open.
-    """
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return True
-
-
-def put(text: str, path: Path) -> None:
-    """Write a page; its folder is created, an older file replaced.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
 
 
 @cache

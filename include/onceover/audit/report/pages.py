@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from onceover.audit.codes import AuditCode
 from onceover.audit.report import parts
-from onceover.audit.report.htmlpage import drawn, put, render
+from onceover.audit.report.htmlpage import drawn, render
 from onceover.audit.report.jsonreport import summary
 from onceover.audit.report.nextsteps import first_wrong, next_steps
 from onceover.audit.report.plots import ages_svg, commits_svg, records_svg
 from onceover.audit.report.unwritten import unwritten
+from onceover.replacing import put
 from onceover.state.records.verdicts import Verdict
 
 _DAY_MS: Final = 86_400_000

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.codes import AuditCode
-from onceover.audit.report.htmlpage import is_replaceable
 from onceover.audit.report.runs import is_served
 from onceover.cli.sparkjob import JobEnd, job_end, running_job
 from onceover.cli.terminal.display import Display, ProgressRate
@@ -21,6 +20,7 @@ from onceover.config.flow.load import load_flow, run_dir
 from onceover.config.home import onceover_home
 from onceover.errors import OnceoverError, UsageError
 from onceover.process.children import ChildProcess
+from onceover.replacing import is_replaceable
 from onceover.shown import lined
 from onceover.spark.auditing.auditprogress import AuditProgress, last_told
 from onceover.spark.launch.runfiles import own_report

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from onceover.audit.report.htmlpage import is_replaceable, put
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import ending_signals
 from onceover.config import files as config_files
@@ -17,6 +16,7 @@ from onceover.config.flow.load import listed_flow_files
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
+from onceover.replacing import is_replaceable, put
 from onceover.wiring.monitoring.exporter import Exporter, MonitorSettings, answering_version, look_once
 
 log = logging.getLogger(__name__)

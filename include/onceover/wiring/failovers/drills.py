@@ -18,7 +18,6 @@ from onceover.acls.sync import AclSync
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.content import audit_content
 from onceover.audit.course.local import LocalWorkers
-from onceover.audit.report.htmlpage import put
 from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
@@ -56,6 +55,7 @@ from onceover.planning.background import in_background
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
 from onceover.release import NOT_INSTALLED, own_version
+from onceover.replacing import put
 from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Enrolment
