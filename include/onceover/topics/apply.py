@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, combinations, islice
 from typing import Final, Protocol, TypeVar
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
@@ -128,7 +128,7 @@ class TopicApply:
         for step in steps:
             problem = failures.get(step.topic)
             if problem is not None and problem.code in _OVER_A_KEY:
-                problem = self._create_without_refused(step)
+                problem = self._create_without_refused(step.spec, problem)
             if problem is None:
                 self.done(step.change)
                 continue
@@ -141,28 +141,39 @@ class TopicApply:
             if not is_there:
                 self._refuse(step.source, problem)
 
-    def _create_without_refused(self, step: CreateTopic) -> OnceoverError | None:
+    def _create_without_refused(self, spec: TopicSpec, why: OnceoverError) -> OnceoverError | None:
         """Find the keys that the target does not take, by asking for each alone; create without them.
 
         Not where it is not about those: a policy may forbid the name. Nor without what every copy has.
         """
-        spec = step.spec
         least = {key: value for key, value in spec.config.items() if key in OF_EVERY_COPY}
         problem = self._tried(spec, least)
-        if problem is not None and problem.code == KafkaCode.POLICY_VIOLATION:
+        demands = problem is not None and problem.code == KafkaCode.POLICY_VIOLATION
+        if problem is not None and demands and problem.message == why.message:
             return problem
-        refused = {
-            key: value
+        alone = {
+            key: self._tried(spec, {**least, key: value})
             for key, value in spec.config.items()
-            if key not in least and self._is_refused(spec, {**least, key: value})
+            if key not in least
         }
+        # A policy that wants to see some of them refuses each alone.
+        codes = {KafkaCode.INVALID_CONFIG} if demands else _OVER_A_KEY
+        refused = {key for key, error in alone.items() if error is not None and error.code in codes}
+        if demands:
+            refused.update(self._refused_beside(spec, least, alone.keys() - refused))
         left = {key: value for key, value in spec.config.items() if key not in refused}
-        self._mark({spec.name: self._kept(spec.name).refusing(refused)})
+        self._mark({spec.name: self._kept(spec.name).refusing({key: spec.config[key] for key in refused})})
         return self.admin.try_create([replace(spec, config=left)]).get(spec.name)
 
-    def _is_refused(self, spec: TopicSpec, config: Mapping[str, str]) -> bool:
-        problem = self._tried(spec, config)
-        return problem is not None and problem.code in _OVER_A_KEY
+    def _refused_beside(
+        self, spec: TopicSpec, least: Mapping[str, str], keys: Collection[str]
+    ) -> Collection[str]:
+        """Return which of some keys, one or two, a policy does not take beside those that it wants to see."""
+        for without in chain(*(combinations(sorted(keys), count) for count in range(3))):
+            left = {key: spec.config[key] for key in keys if key not in without}
+            if self._tried(spec, {**least, **left}) is None:
+                return without
+        return ()
 
     def _tried(self, spec: TopicSpec, config: Mapping[str, str]) -> OnceoverError | None:
         return self.admin.try_create([replace(spec, config=config)], validate_only=True).get(spec.name)

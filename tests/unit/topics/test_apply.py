@@ -200,6 +200,29 @@ def test_topic_that_a_policy_refuses_whatever_its_configuration_is_refused_and_n
     assert world.target_config["t"] == {**config, **OF_EVERY_COPY}
 
 
+@pytest.mark.parametrize("refuses", ["unknown", "policy"])
+def test_what_a_policy_demands_of_a_topic_is_set_on_it_without_what_the_target_refuses(refuses: str) -> None:
+    """Tried alone, each key would be refused for the one that a policy wants to see."""
+    config = {"retention.ms": "5", "compression.type": "zstd", "vendor.thing": "1"}
+    refused = frozenset({"vendor.thing"})
+    world = World({"t": 1}, config={"t": config}, demanded=frozenset({"retention.ms"}))
+    setattr(world, refuses, refused)
+    assert world.apply().refused == []
+    assert world.target_config["t"] == {"retention.ms": "5", "compression.type": "zstd", **OF_EVERY_COPY}
+    assert world.managed["t"].refused == {"vendor.thing": "1"}
+
+
+def test_topic_that_lacks_what_a_policy_demands_is_refused_with_its_words() -> None:
+    """Whatever else of it is left out."""
+    config = {"compression.type": "zstd", "vendor.thing": "1"}
+    demanded, unknown = frozenset({"retention.ms"}), frozenset({"vendor.thing"})
+    world = World({"t": 1}, config={"t": config}, demanded=demanded, unknown=unknown)
+    assert [(r.code, r.message) for r in world.apply().refused] == [
+        ("POLICY_VIOLATION", "set ['retention.ms']")
+    ]
+    assert world.target == {} and world.managed == {}
+
+
 @pytest.mark.parametrize("error", [UsageError("no right"), NeedsOperator("policy", code="POLICY_VIOLATION")])
 @pytest.mark.parametrize("known", [False, True], ids=["new", "enrolled"])
 def test_a_topic_that_goes_on_overwriting_timestamps_is_not_taken_in(

@@ -51,7 +51,8 @@ class World:
         ends: offsets that target topics hold already, in every partition.
         unread: source topics whose configuration cannot be read.
         unknown: configuration keys that the target refuses; ``undescribed`` when it does not tell its keys.
-        policy: likewise, by a policy of its operator's; ``forbidden`` names of topics.
+        policy: likewise, by a policy of its operator's; ``forbidden`` names of topics, ``demanded`` keys that
+            each topic is to have.
         defaults: of the target's brokers.
         kill_after: effects until the process is killed, None for never.
     """
@@ -68,6 +69,7 @@ class World:
     unknown: frozenset[str] = frozenset()
     policy: frozenset[str] = frozenset()
     forbidden: frozenset[str] = frozenset()
+    demanded: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
     defaults: dict[str, str] = field(default_factory=dict)
     restamped: frozenset[str] = frozenset()
@@ -145,7 +147,7 @@ class World:
                 failures[spec.name] = NeedsOperator("is there", code=KafkaCode.TOPIC_EXISTS)
             elif spec.name in self.forbidden:
                 failures[spec.name] = NeedsOperator("forbidden", code=KafkaCode.POLICY_VIOLATION)
-            elif problem := self._problem(spec.config):
+            elif problem := self._problem(spec.config) or self._lacking(spec.config):
                 failures[spec.name] = problem
             elif not validate_only:
                 self._effect()
@@ -184,6 +186,11 @@ class World:
         if self.policy & keys.keys():
             return NeedsOperator("policy", code=KafkaCode.POLICY_VIOLATION)
         return None
+
+    def _lacking(self, config: Mapping[str, str]) -> OnceoverError | None:
+        """Return why a policy does not let a topic be made with this configuration."""
+        lacks = sorted(self.demanded - config.keys())
+        return NeedsOperator(f"set {lacks}", code=KafkaCode.POLICY_VIOLATION) if lacks else None
 
     def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Write notes, one after the other."""
