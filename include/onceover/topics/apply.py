@@ -71,7 +71,6 @@ class TopicApply:
     refused: list[Refusal] = field(default_factory=list)
     overtaken: list[str] = field(default_factory=list)
     configured: set[str] = field(default_factory=set)
-    _enrolling: frozenset[str] = field(default=frozenset(), init=False)
 
     def check_not_overtaken(self, target: TopicCatalog) -> None:
         """See to it that each topic that was to be made is as the plan has it.
@@ -99,7 +98,7 @@ class TopicApply:
         Raises:
             Retriable: the target is away; plan anew and go on.
         """
-        steps, self._enrolling = plan.steps, frozenset(plan.enrol)
+        steps = plan.steps
         creations = [step for step in steps if isinstance(step, CreateTopic)]
         for batch in _batches(creations):
             self._create(batch)
@@ -202,22 +201,18 @@ class TopicApply:
             elif problem.code in _OVER_A_KEY:
                 self._configure_singly(name, steps)
             elif problem.code != KafkaCode.TOPIC_MISSING:
-                self._refuse(steps[0].source, problem, blocks=any(map(self._would_restamp, steps)))
+                self._refuse(steps[0].source, problem, blocks=any(step.needed for step in steps))
 
     def _configure_singly(self, name: str, steps: Sequence[SetConfig]) -> None:
         for step, problem in self._refused_singly(name, steps).items():
             if step.diff.key == TIMESTAMP_TYPE:
-                self._refuse(step.source, problem, blocks=self._would_restamp(step))
+                self._refuse(step.source, problem, blocks=step.needed)
             elif step.diff.to is not None:
                 self._mark({name: self._kept(name).refusing({step.diff.key: step.diff.to})})
             else:
                 # It stays as it is, and is the operator's from now on.
                 self._mark({name: self._kept(name).without_keys([step.diff.key])})
                 self._refuse(step.source, problem, blocks=False)
-
-    def _would_restamp(self, step: SetConfig) -> bool:
-        """Tell whether a topic that is to be taken in overwrites timestamps without this change (G1)."""
-        return step.diff.key == TIMESTAMP_TYPE and step.source in self._enrolling
 
     def _refused_singly(self, name: str, steps: Sequence[SetConfig]) -> dict[SetConfig, OnceoverError]:
         """Make each change alone, again while others are taken: one may be valid only behind another."""

@@ -87,11 +87,16 @@ class ConfigDiff:
 
 @dataclass(frozen=True)
 class SetConfig:
-    """Set or remove one configuration key."""
+    """Set or remove one configuration key.
+
+    Args:
+        needed: the topic is not taken in without (G1).
+    """
 
     source: str
     topic: str
     diff: ConfigDiff
+    needed: bool = False
 
     @property
     def change(self) -> Change:

@@ -456,7 +456,7 @@ class _Planning:
             self._refused.append(refusals.restamped(decision, self._view.flow, blocks=blocks))
             return False
         wanted = ConfigDiff(TIMESTAMP_TYPE, APPEND_TIME, OF_EVERY_COPY[TIMESTAMP_TYPE])
-        self._steps.append(SetConfig(decision.topic, name, wanted))
+        self._steps.append(SetConfig(decision.topic, name, wanted, needed=blocks))
         return True
 
     def _wanted(self, decision: ScopeDecision) -> dict[str, str]:

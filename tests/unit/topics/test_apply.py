@@ -224,17 +224,17 @@ def test_topic_that_lacks_what_a_policy_demands_is_refused_with_its_words() -> N
 
 
 @pytest.mark.parametrize("error", [UsageError("no right"), NeedsOperator("policy", code="POLICY_VIOLATION")])
-@pytest.mark.parametrize("known", [False, True], ids=["new", "enrolled"])
+@pytest.mark.parametrize("known", [None, 1, 2], ids=["new", "grows", "enrolled"])
 def test_a_topic_that_goes_on_overwriting_timestamps_is_not_taken_in(
-    error: OnceoverError, known: bool, monkeypatch: pytest.MonkeyPatch
+    error: OnceoverError, known: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The principal may not change it, or a policy refuses that; one that is copied already goes on."""
-    world = World({"t": 1}, {"t": 1}, restamped=frozenset({"t"}), sync_configs=False)
+    world = World({"t": 2}, {"t": 2}, restamped=frozenset({"t"}), sync_configs=False)
     world.manage("t")
-    if known:
-        world.enrol("t")
+    if known is not None:
+        world.enrol("t", known)
     monkeypatch.setattr(world, "alter_configs", lambda changes: dict.fromkeys(changes, error))
-    assert [(r.object, r.blocks) for r in world.apply().refused] == [("t", not known)]
+    assert [(r.object, r.blocks) for r in world.apply().refused] == [("t", known is None)]
     assert world.plan().steps != ()
 
 
