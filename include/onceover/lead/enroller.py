@@ -242,9 +242,10 @@ def _record(
 ) -> Enrolment:
     placed = {partition: PlacedProgress(generation, offset, 0) for partition, offset in added.items()}
     if old is not None:
-        return replace(old, start={**old.start, **added}, placed={**old.placed, **placed})
-    ids = source.topic_id, target.topic_id
-    return Enrolment(source.name, target.name, *ids, added, now_ms(), placed=placed)
+        start, begun = {**old.start, **added}, old.begun.union(added)
+        return replace(old, start=start, placed={**old.placed, **placed}, begun=begun)
+    ids, begun = (source.topic_id, target.topic_id), frozenset(added)
+    return Enrolment(source.name, target.name, *ids, added, now_ms(), placed=placed, begun=begun)
 
 
 def _missing(view: View, enrolment: Enrolment) -> list[int]:

@@ -165,6 +165,7 @@ class Repairer:
         enrolment = replace(
             enrolment,
             placed={**enrolment.placed, **placed},
+            begun=enrolment.begun_with(placed, anew, enrolment.start),
             since={**enrolment.since, **dict.fromkeys(anew, layout.generation)},
             changed={**enrolment.changed, **dict.fromkeys(written, approved.id)},
         )

@@ -428,7 +428,8 @@ def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layo
     }
     ids, old = (topic.source.topic_id, copy.topic_id), topic.enrolment
     if old is None:
-        return Enrolment(topic.source.name, topic.target, *ids, added, now_ms(), placed=placed)
+        begun = frozenset(added)
+        return Enrolment(topic.source.name, topic.target, *ids, added, now_ms(), placed=placed, begun=begun)
     new = replace(old, start={**old.start, **added}).between(*ids, added.keys())
     numbers = {p.seat.source.partition: p.seat.between for p in written}
     # What the map says about topics that are gone is void from here on.
@@ -438,6 +439,7 @@ def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layo
         at_ms=now_ms(),
         since={**old.since, **dict.fromkeys(anew, layout.generation)},
         placed={**old.placed, **placed},
+        begun=old.begun_with(placed, anew, new.start),
     )
     # One that was left to another flow returns whole or not at all.
     return changed if changed.waits_to_be_placed else changed.back()

@@ -201,7 +201,7 @@ def _described(flow: str, values: Mapping[str, Any]) -> OtherFlow:
     clusters = _cluster(layout, "source_cluster_id"), _cluster(layout, "target_cluster_id")
     # Of its partitions nothing is asked: thousands of topics of many flows are kept.
     enrolments = (
-        replace(e, start={}, since={}, changed={}, former={}, placed={})
+        replace(e, start={}, since={}, changed={}, former={}, placed={}, begun=frozenset())
         for e in read_enrolments(values).values()
     )
     claims = read_claims(values).values()

@@ -41,6 +41,21 @@ def test_what_an_operator_skipped_is_counted_and_passed(
     assert result.verified_to == 18
 
 
+@pytest.mark.parametrize("command", [("skip-to", "0"), ("skip-to", "1"), ("reseed",)], ids=" ".join)
+def test_what_an_operator_has_had_copied_once_more_is_repeated(
+    replica: Replica, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """Also from where its copy had begun: what it held before that is nobody's, this is its own."""
+    topic, (kind, *offset) = replica.topic(), command
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    repair = "partition", kind, str(replica.flow.path), f"{topic}:0", *offset, "--apply"
+    assert replica.command(capsys, *repair)[0] == 0
+    again = replica.copy().records
+    found = partition(audit(replica.flow.watch.flow), topic).findings
+    assert [each.kind for each in found] == [FindingKind.REPEATED] * again
+
+
 def test_handler_that_was_changed_is_no_finding(replica: Replica) -> None:
     """What another handler made cannot be judged by today's, unless both make the same of the records."""
     replica.configure(**handler_keys("spread", partitions=5))

@@ -101,6 +101,8 @@ class Enrolment:
             are older than that are none to go on from.
         left: when a topic that is not active was left; None also by an older release.
         promoted: by which switchover its copy was given to clients; None where it is a copy.
+        begun: partitions of which ``placed`` says where their copy began, at ``start``: what the target held
+            before is nobody's. Not those that were put somewhere amid their copy, or by an older release.
     """
 
     source: str
@@ -117,6 +119,7 @@ class Enrolment:
     gave_way: GaveWay | None = None
     left: LeftAt | None = None
     promoted: Promoted | None = None
+    begun: frozenset[int] = frozenset()
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -134,6 +137,7 @@ class Enrolment:
             "changed": {str(p): approval for p, approval in sorted(self.changed.items())},
             "former": {str(p): list(ids) for p, ids in sorted(self.former.items())},
             "placed": {str(p): list(placed) for p, placed in sorted(self.placed.items())},
+            "begun": sorted(self.begun),
         }
         if self.gave_way is not None:
             value["gave_way"] = list(self.gave_way)
@@ -176,6 +180,7 @@ class Enrolment:
                 _gave_way(value.get("gave_way")),
                 LeftAt(*map(whole_number, value["left"])) if "left" in value else None,
                 _promoted(value.get("promoted")),
+                frozenset(map(whole_number, value.get("begun", ()))),
             )
         except MALFORMED as error:
             raise as_unreadable(error, "enrolment") from error
@@ -202,8 +207,26 @@ class Enrolment:
 
         None where it was put elsewhere since, or by an older release.
         """
+        placed = self.placed.get(partition) if partition in self.begun else None
+        return None if placed is None else placed.target_end
+
+    def begun_with(
+        self, placed: Mapping[int, PlacedProgress], anew: Collection[int], start: Mapping[int, int]
+    ) -> frozenset[int]:
+        """Return ``begun`` for who places partitions of the topic.
+
+        Args:
+            anew: those of them that are copied between other topics from then on.
+            start: of each, as it will be.
+        """
+        nobodys = {p for p in placed if p in anew or p not in self.start or self._is_given_away(p)}
+        return (self.begun - placed.keys()) | {p for p in nobodys if placed[p].offset == start.get(p)}
+
+    def _is_given_away(self, partition: int) -> bool:
+        """Tell whether the topic was given away, and this partition was not placed by hand since."""
+        marks = [mark.generation for mark in (self.gave_way, self.promoted) if mark is not None]
         placed = self.placed.get(partition)
-        return None if placed is None or placed.offset != self.start.get(partition) else placed.target_end
+        return bool(marks) and (0 if placed is None else placed.generation) <= max(marks)
 
     @property
     def waits_to_be_placed(self) -> bool:
@@ -211,11 +234,7 @@ class Enrolment:
 
         Given away: left to another flow, or to the clients that write to its copy.
         """
-        marks = [mark.generation for mark in (self.gave_way, self.promoted) if mark is not None]
-        if not marks:
-            return False
-        generations = (self.placed[p].generation if p in self.placed else 0 for p in self.start)
-        return any(generation <= max(marks) for generation in generations)
+        return any(map(self._is_given_away, self.start))
 
     @property
     def is_promoted(self) -> bool:

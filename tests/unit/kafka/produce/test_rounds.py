@@ -63,6 +63,7 @@ def largest_enrolment(partitions: int) -> Enrolment:
         changed={p: f"{noise.getrandbits(48):012x}" for p in numbers},
         former=dict.fromkeys(numbers, (str(UUID(int=noise.getrandbits(128))), str(UUID(int=7)))),
         placed={p: PlacedProgress(noise.randrange(1000), anywhere(), anywhere()) for p in numbers},
+        begun=frozenset(numbers),
     )
 
 

@@ -19,6 +19,7 @@ from onceover.state.records.enrolment import (
 )
 
 ENROLLED = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 5, 1: 6}, 1)
+GIVEN_AWAY = ENROLLED.as_promoted("d1", LeftAt(3, 30), {0: 7}, {0: 5})
 
 
 def test_enrolment_round_trip_and_version() -> None:
@@ -54,6 +55,37 @@ def test_what_an_older_release_wrote_has_no_places() -> None:
     assert Enrolment.from_json(placed.to_json()) == placed
     older = {key: value for key, value in placed.to_json().items() if key not in ("placed", "former")}
     assert Enrolment.from_json(older) == ENROLLED
+
+
+@pytest.mark.parametrize(
+    ("record", "placed", "anew", "begins"),
+    [
+        pytest.param(ENROLLED, PlacedProgress(4, 5, 7), False, False, id="put back amid its copy"),
+        pytest.param(ENROLLED, PlacedProgress(4, 5, 7), True, True, id="between other topics"),
+        pytest.param(ENROLLED, PlacedProgress(4, 8, 7), True, False, id="there, but not at its start"),
+        pytest.param(replace(ENROLLED, start={1: 6}), PlacedProgress(4, 5, 7), False, True, id="new"),
+        pytest.param(GIVEN_AWAY, PlacedProgress(4, 5, 7), False, True, id="given away"),
+        pytest.param(
+            replace(GIVEN_AWAY, placed={0: PlacedProgress(4, 5, 7)}),
+            PlacedProgress(5, 5, 9),
+            False,
+            False,
+            id="taken back already",
+        ),
+    ],
+)
+def test_what_was_there_is_nobodys_unless_the_copy_of_a_partition_was_under_way(
+    record: Enrolment, placed: PlacedProgress, *, anew: bool, begins: bool
+) -> None:
+    """What a flow has copied into the topic itself is its own, wherever it is put then."""
+    record = replace(record, begun=frozenset({0, 1}))
+    begun = record.begun_with({0: placed}, [0] if anew else [], {0: 5, 1: 6})
+    assert begun == ({0, 1} if begins else {1})
+    after = replace(record, placed={**record.placed, 0: placed}, begun=begun)
+    assert after.began(0) == (placed.target_end if begins else None)
+    assert Enrolment.from_json(after.to_json()) == after
+    older = {key: value for key, value in after.to_json().items() if key != "begun"}
+    assert Enrolment.from_json(older).began(0) is None
 
 
 def test_a_topic_that_gave_way_waits_until_each_partition_was_placed_since() -> None:
