@@ -71,6 +71,10 @@ class ConnectAccess:
         settings: of the Connect cluster.
         rest: replaces the REST client in tests.
 
+    Attributes:
+        has_waited: workers have told another configuration of a connector than the topic holds, and not for
+            a moment: the next one is not waited for as long.
+
     Raises:
         UsageError: the workers' configuration lacks something.
     """
@@ -87,6 +91,7 @@ class ConnectAccess:
             )
         self.exactly_once = _support(settings) == "enabled"
         self.rest = rest or ConnectRest(settings.rest)
+        self.has_waited = False
         self._doubtful: tuple[str, ...] = ()
         self._clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
         self.silent_logins: dict[tuple[tuple[str, str], ...], str] = {}

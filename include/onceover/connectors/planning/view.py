@@ -55,6 +55,8 @@ OWN_PATIENCE_S: Final = 15.0
 # Until workers that follow a changed configuration have fenced its former tasks: a rebalance and a few
 # requests, seen to take about a second.
 _TAKEN_UP_S: Final = 10.0
+# Of one that differs behind another that did all the time: with the wrong Connect file all of them do.
+_AGAIN_S: Final = 1.0
 # Of one connector: each of them is asked about, and fenced, alone.
 _MOST_TASKS: Final = 10_000
 COPY_RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
@@ -211,6 +213,7 @@ class Observer:
         them: seen at that moment, they would be taken for workers that do not fence at all.
         """
         backoff, deadline = Backoff(0.1, 1.0), Deadline(_TAKEN_UP_S)
+        until = Deadline(_AGAIN_S) if self._access.has_waited else deadline
         while True:
             state = self._access.rest.state(problems.name)
             if state.type != SOURCE:
@@ -218,10 +221,11 @@ class Observer:
             records = problems.attempt(self.config_records, ConfigRecords())
             differs = not problems.found and not self._holds(records, state)
             unfenced = self._facts.exactly_once and records.runs_unfenced(state)
-            if not (differs or unfenced) or deadline.passed:
+            if not (differs or unfenced) or (deadline if unfenced else until).passed:
                 break
             backoff.wait(deadline)
         if differs:
+            self._access.has_waited = True
             problems.found.append(refusal_of(state.name, self._told_otherwise(state.name)))
         return state, records
 

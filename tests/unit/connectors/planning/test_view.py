@@ -7,6 +7,7 @@ from unittest import mock
 
 import pytest
 
+from onceover.backoff import Deadline
 from onceover.connectors.model import STOPPED, ConnectorState, Isolation
 from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.planning import view as looking
@@ -22,6 +23,7 @@ def access(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A Connect cluster whose connector ``c`` stands, and whose offsets cannot be read."""
     found = mock.MagicMock(spec=ConnectAccess, rest=mock.MagicMock(spec=ConnectRest))
     found.rest.state.return_value = connector(state=STOPPED)
+    found.has_waited = False
     found.config_topic, found.worker_cluster = "connect-configs", mock.MagicMock(alias="kafka")
     monkeypatch.setattr(looking, "_TAKEN_UP_S", 0.0)
     monkeypatch.setattr(Observer, "topic_view", mock.Mock(return_value=None))
@@ -46,6 +48,20 @@ def test_configuration_that_was_never_committed_is_not_what_the_workers_should_t
     monkeypatch.setattr(looking, "read_config_topic", records)
     seen = Observer(access, facts(exactly_once=exactly_once)).look("c", "not a topic", for_plan=False)
     assert ("WORKERS_DIFFER" in [problem.code for problem in seen.problems]) is refused
+
+
+def test_only_the_first_one_is_waited_for_long_where_workers_tell_of_others(
+    monkeypatch: pytest.MonkeyPatch, access: Any
+) -> None:
+    """With the wrong Connect file all connectors differ, and a plan of a hundred is to end."""
+    waited: list[float] = []
+    monkeypatch.setattr(looking, "_TAKEN_UP_S", 9.0)
+    monkeypatch.setattr(looking, "Deadline", lambda limit_s: waited.append(limit_s) or Deadline(0.0))
+    monkeypatch.setattr(looking, "read_config_topic", mock.Mock(return_value=ConfigRecords()))
+    observers = [Observer(access, facts(exactly_once=False)) for _ in range(3)]
+    seen = [each.look("c", "not a topic", for_plan=False) for each in observers]
+    assert all("WORKERS_DIFFER" in [problem.code for problem in each.problems] for each in seen)
+    assert waited == [9.0, 9.0, 1.0, 9.0, 1.0]
 
 
 @pytest.mark.parametrize(
