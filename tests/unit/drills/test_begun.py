@@ -26,6 +26,7 @@ from onceover.drills.outcome import DrillOutcome
 from onceover.drills.rehearsing import rehearsal
 from onceover.drills.rehearsing.rehearsal import Rehearsal
 from onceover.drills.running import DrillRunner, changed
+from onceover.drills.switching import switchover as switching
 from onceover.drills.switching import unplanned
 from onceover.drills.switching.switchover import Switchover, SwitchoverRequest, check_brought_over
 from onceover.drills.switching.unplanned import UnplannedSteps
@@ -366,6 +367,22 @@ def test_what_clients_have_gone_back_with_is_not_gone_on_with(mode: str) -> None
     with pytest.raises(Retriable, match="clients have gone back to east") as raised:
         found(away)
     assert "--mode unplanned" in str(raised.value.resolve)
+
+
+@pytest.mark.parametrize(("gone", "is_refused"), [("", False), ("b", True), ("ab", True)])
+def test_what_clients_go_back_with_since_the_plan_is_not_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch, gone: str, *, is_refused: bool
+) -> None:
+    """By a switchover of the flow the other way, which asks nobody here."""
+    chain = written(("d1", chains.BEGUN, {"mode": "planned"}), ("d1", chains.ENDED, {"done": False}))
+    asked, journal = SwitchoverRequest("planned", None, "", "", None), SimpleNamespace(read=lambda: chain)
+    operation = Switchover(*cast(Any, (None, asked, journal, None, None, None, 1)))
+    enrolled = {each: enrolment(each, "d1") for each in "ab"}
+    monkeypatch.setattr(switching, "started", lambda *_: (SimpleNamespace(enrolled=enrolled), None))
+    parts = SimpleNamespace(flow="orders-dr", target=None, gone_back=lambda: gone)
+    plan: Any = SimpleNamespace(flow="orders-dr", goes_on="d1", standing=None)
+    steps: Any = SimpleNamespace(parts=parts, enrolled=enrolled)
+    assert refused(lambda: operation._check_again(plan, steps, cast(Any, None))) == is_refused
 
 
 @pytest.mark.parametrize("state", ["done", "failed", "running"])

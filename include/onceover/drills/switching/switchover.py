@@ -279,7 +279,9 @@ class Switchover:
         if others:
             named = ", ".join(others[:_NAMED])
             raise changed(plan.flow, f"another one has moved, or promoted, {len(others)} topics: {named}")
-        if (None if unfinished is None else unfinished[0]) != plan.goes_on:
+        # Clients may have gone back with some of its topics, too.
+        now_on = None if unfinished is None else (unfinished[0], {each.source for each in unfinished[1]})
+        if now_on != (None if plan.goes_on is None else (plan.goes_on, set(steps.enrolled))):
             raise changed(plan.flow, "another switchover has passed the point of no return, or has finished")
         if plan.standing is not None:
             standing = steps.standing()
