@@ -13,7 +13,7 @@ from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.plan import empty_refusals, unfinished, value_refusals
 from onceover.connectors.planning.view import ConnectorView
-from onceover.connectors.record.manifest import Manifest
+from onceover.connectors.record.manifest import COPIED, Manifest
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import NeedsOperator
 from onceover.planning.plan import Refusal
@@ -48,7 +48,7 @@ class HardDowngrade(ResumingRun):
         self._take_snapshot()
         self.tell(f"writing {len(self.manifest.values)} offsets to {self.destination.topic}")
         self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
-        self.note_destination("copy", "overwrite offsets", "remove offsets")
+        self.note_destination(COPIED, "overwrite offsets", "remove offsets")
         self.check_unchanged(self.own, self.context.access.rest.config(self.name))
         self.tell("configuring the shared topic")
         self.reconfigure(None)

@@ -16,7 +16,7 @@ from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.copying import check_copy, check_unused, copy_entries
 from onceover.connectors.planning.plan import unfinished, value_refusals
 from onceover.connectors.planning.view import COPY_RIGHTS, OWN_PATIENCE_S, ConnectorView
-from onceover.connectors.record.manifest import Manifest
+from onceover.connectors.record.manifest import COPIED, Manifest
 from onceover.connectors.rights import check_topic
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import NeedsOperator
@@ -91,7 +91,7 @@ class MigrationRun(ResumingRun):
         entries = copy_entries(values, scan.snapshot(self.name), self.name, scan.partitions)
         self.tell(f"copying {len(values)} offsets to {site.topic}")
         self.write(site, entries)
-        self.note("copy", "copy offsets", "remove stale offsets")
+        self.note(COPIED, "copy offsets", "remove stale offsets")
 
     def _verify(self) -> None:
         view = self.context.observer.topic_view(self.own, OWN_PATIENCE_S)

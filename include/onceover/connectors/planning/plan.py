@@ -32,7 +32,7 @@ from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.planning import debezium
 from onceover.connectors.planning.access import version_of
 from onceover.connectors.planning.view import ConnectorView, TopicView, is_topic_name
-from onceover.connectors.record.manifest import CHANGED, Manifest
+from onceover.connectors.record.manifest import CHANGED, COPIED, Manifest
 from onceover.connectors.workers.lifecycle import failure_of
 from onceover.planning.plan import Change, Refusal
 
@@ -330,7 +330,7 @@ def _anothers_refusals(view: ConnectorView, manifest: Manifest | None) -> Iterat
 
 def _is_known(view: ConnectorView, manifest: Manifest | None) -> bool:
     """Tell whether a run has brought offsets to the topic before: then what is there is this connector's."""
-    return manifest is not None and manifest.to_topic == view.topic
+    return manifest is not None and manifest.to_topic == view.topic and manifest.has_step(COPIED)
 
 
 def _anothers_warnings(view: ConnectorView, manifest: Manifest | None) -> Iterator[str]:

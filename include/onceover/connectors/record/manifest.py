@@ -28,7 +28,9 @@ from onceover.errors import NeedsOperator, UsageError
 _VERSION: Final = 1
 _SALT_BYTES: Final = 16
 _MODE: Final = 0o600
-# Steps: a person is asked to decide; the configuration was put; it was resumed; somebody else was there, too.
+# Steps: offsets were written where they go; a person is asked to decide; the configuration was put; it was
+# resumed; somebody else was there, too.
+COPIED: Final = "copy"
 WENT_ON: Final = "went on elsewhere"
 CONFIGURED: Final = "configure"
 RESUMED: Final = "resume"

@@ -12,7 +12,7 @@ from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.offsets.keys import partition_of, sentinel_key
 from onceover.connectors.planning.plan import plan_migration
 from onceover.connectors.planning.view import ConnectorView
-from onceover.connectors.record.manifest import Manifest
+from onceover.connectors.record.manifest import COPIED, Manifest
 from onceover.kafka.admin.topics import TopicSpec
 from onceover.planning.plan import Refusal
 from tests.unit.connectors.views import (
@@ -240,16 +240,25 @@ def test_offsets_that_the_workers_know_and_the_topic_does_not_are_elsewhere(
     ("position", "found", "refused"),
     [(6, None, True), (6, "elsewhere", True), (6, OWN, False), (5, None, False), (4, None, False)],
 )
+@pytest.mark.parametrize("finished", [True, False])
 def test_topic_that_is_ahead_may_be_that_of_anothers_connector(
-    position: int, found: str | None, *, refused: bool
+    position: int, found: str | None, *, refused: bool, finished: bool
 ) -> None:
     """Two Connect clusters, one name, one topic: the one that lives there would go on from older offsets."""
     seen = view(placed(VALUES), placed({**VALUES, KEY: b'{"position":%d}' % position}))
-    run = None if found is None else manifest(to_topic=found, finished=True)
+    run = None if found is None else manifest(to_topic=found, finished=finished).with_step(COPIED)
     plan = plan_migration(seen, run)
     assert codes(plan) == (["FOREIGN_KEYS"] if refused else [])
     # Where it is behind, or stands there too, it would be moved on, or back: only a person knows.
     assert any("overwritten" in text for text in plan.warnings) is (found != OWN)
+
+
+def test_a_run_that_has_copied_nothing_makes_a_topic_nobodys_own() -> None:
+    """It may have ended because somebody writes there, and is run again once that one has gone ahead."""
+    seen = view(placed(VALUES), placed({**VALUES, KEY: b'{"position":6}'}))
+    plan = plan_migration(seen, manifest().with_step("begin").with_step("snapshot"))
+    assert codes(plan) == ["FOREIGN_KEYS"]
+    assert any("overwritten" in text for text in plan.warnings)
 
 
 def test_interrupted_run_after_the_configuration_owes_the_resume() -> None:
