@@ -124,10 +124,13 @@ class TopicApply:
         self._mark({s.topic: self._kept(s.topic).with_keys(s.spec.config) for s in steps})
         reached(Step.TOPIC_CREATE)
         failures = self.admin.try_create([s.spec for s in steps])
+        doubtful = [s.spec for s in steps if s.topic in failures and failures[s.topic].code in _OVER_A_KEY]
+        # Together: of thousands whose names a policy forbids it is asked at each discovery.
+        bare = self.admin.try_create(map(_least, doubtful), validate_only=True) if doubtful else {}
         for step in steps:
             problem = failures.get(step.topic)
             if problem is not None and problem.code in _OVER_A_KEY:
-                problem = self._create_without_refused(step.spec, problem)
+                problem = self._create_without_refused(step.spec, problem, bare.get(step.topic))
             if problem is None:
                 self.done(step.change)
                 continue
@@ -140,16 +143,20 @@ class TopicApply:
             if not is_there:
                 self._refuse(step.source, problem)
 
-    def _create_without_refused(self, spec: TopicSpec, why: OnceoverError) -> OnceoverError | None:
+    def _create_without_refused(
+        self, spec: TopicSpec, why: OnceoverError, bare: OnceoverError | None
+    ) -> OnceoverError | None:
         """Find the keys that the target does not take, by asking for each alone; create without them.
 
         Not where it is not about those: a policy may forbid the name. Nor without what every copy has.
+
+        Args:
+            why: it was refused; ``bare`` the same with no more than every copy has.
         """
-        least = {key: value for key, value in spec.config.items() if key in OF_EVERY_COPY}
-        problem = self._tried(spec, least)
-        demands = problem is not None and problem.code == KafkaCode.POLICY_VIOLATION
-        if problem is not None and demands and problem.message == why.message:
-            return problem
+        demands = bare is not None and bare.code == KafkaCode.POLICY_VIOLATION
+        if bare is not None and demands and bare.message == why.message:
+            return bare
+        least = _least(spec).config
         alone = {
             key: self._tried(spec, {**least, key: value})
             for key, value in spec.config.items()
@@ -261,6 +268,11 @@ class TopicApply:
     def _refuse(self, source: str, error: OnceoverError, *, blocks: bool = True) -> None:
         resolve = error.resolve or "correct it on the target; it is tried again at the next discovery"
         self.refused.append(Refusal(source, error.code, error.message, resolve, blocks))
+
+
+def _least(spec: TopicSpec) -> TopicSpec:
+    """Return the topic with what every copy has, and nothing else."""
+    return replace(spec, config={key: value for key, value in spec.config.items() if key in OF_EVERY_COPY})
 
 
 def _batches(items: Sequence[T]) -> Iterator[list[T]]:

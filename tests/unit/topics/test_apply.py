@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from contextlib import nullcontext
 from unittest import mock
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.admin.topics import Failures, TopicSpec
 from onceover.state.records.managed import Managed
 from onceover.topics import making
 from onceover.topics.apply import TopicApply
@@ -198,6 +200,23 @@ def test_topic_that_a_policy_refuses_whatever_its_configuration_is_refused_and_n
     world.forbidden = world.policy = frozenset()
     world.apply()
     assert world.target_config["t"] == {**config, **OF_EVERY_COPY}
+
+
+def test_topics_whose_names_a_policy_forbids_are_not_asked_about_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are refused at each discovery, in which a run of thousands would show no sign of life."""
+    many, asked = [f"t{number}" for number in range(50)], list[bool]()
+    world = World(dict.fromkeys(many, 1), forbidden=frozenset(many))
+    create = world.try_create
+
+    def counted(specs: Iterable[TopicSpec], *, validate_only: bool = False) -> Failures:
+        asked.append(validate_only)
+        return create(specs, validate_only=validate_only)
+
+    monkeypatch.setattr(world, "try_create", counted)
+    assert {r.code for r in world.apply().refused} == {"POLICY_VIOLATION"}
+    assert asked == [False, True]
 
 
 @pytest.mark.parametrize("refuses", ["unknown", "policy"])
