@@ -60,10 +60,15 @@ class Journal:
 
         Raises:
             UsageError: JOURNAL, it cannot be written.
+            NeedsOperator: as ``done``, of a plan in the place of one that was begun.
         """
-        self._applying = plan.operation, plan.plan_id
+        is_first, self._applying = self._applying is None, (plan.operation, plan.plan_id)
+        lines = [self._line(change, PLANNED) for change in plan.changes]
+        if not is_first:
+            self._amid(lines)
+            return
         try:
-            self._write(self._line(change, PLANNED) for change in plan.changes)
+            self._write(lines)
         except OSError as error:
             raise UsageError(
                 f"the journal cannot be written: {error.strerror}",

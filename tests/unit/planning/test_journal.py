@@ -130,7 +130,7 @@ class Full:
         return self._write(descriptor, data)
 
 
-@pytest.mark.parametrize("what", ["done", "refused"])
+@pytest.mark.parametrize("what", ["done", "refused", "planned anew"])
 def test_a_disk_that_fills_up_behind_the_first_change_is_no_bad_usage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -141,6 +141,8 @@ def test_a_disk_that_fills_up_behind_the_first_change_is_no_bad_usage(
         tell: dict[str, Callable[[], None]] = {
             "done": lambda: journal.done(CREATE),
             "refused": lambda: journal.refused([Refusal("flights", "NOT_AUTHORIZED", "no", "grant it")]),
+            # Behind a seizure, which ends a running copy, or the first round of ``topics apply``.
+            "planned anew": lambda: journal.planned(PLAN),
         }
         with pytest.raises(NeedsOperator, match="No space left") as caught:
             tell[what]()
