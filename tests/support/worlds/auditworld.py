@@ -67,6 +67,7 @@ KINDS: Final = {
     "handler": Kind(handled=True),
     "handler-compacted": Kind(compacted=True, handled=True),
     "at-least-once": Kind(repeats=True),
+    "handler-at-least-once": Kind(handled=True, repeats=True),
 }
 
 
@@ -261,8 +262,10 @@ class World:
         if self.kind.repeats and log.start <= begin:
             for offset, content in [e for e in log.visible() if e[0] >= begin][:records]:
                 if content.value != BAD:
-                    (place,) = self.there(partition).append([content])
-                    self.truth.again.add((partition, place))
+                    made = self._made(partition, offset, content)
+                    for target, each in made:
+                        (place,) = self.there(target).append([each])
+                        self.truth.again.add((target, place))
                     self.truth.homes.setdefault((partition, offset), [])
                     self._sent.add((partition, offset))
 

@@ -20,6 +20,7 @@ from onceover.audit.model import Finding, FindingKind, Range, Reason, Unverifiab
 from onceover.audit.ranges.diverted import DeadLetters
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.audit.records.sketch import Ids, Sketch, is_tombstone, key_number, parse_mark
+from onceover.model import TopicPartition
 
 # How many records of an offset and a content are left out: a handler may make several of one.
 LeftOut: TypeAlias = Counter[tuple[int, int]]
@@ -233,6 +234,30 @@ class Repeats(NamedTuple):
         why = "sent before their progress, or somebody else's: the source has lost what was to be copied"
         # Of the target alone: nobody knows which source offset it was.
         return Unverifiable(self.lapsed, finding.source, self.position, self.position, 1, why)
+
+
+class RepeatedOutput(NamedTuple):
+    """Output of a handler that at_least_once has delivered more than once, or before its progress.
+
+    Args:
+        made: of which source partition and offset a content is made that stands here.
+        positions: next source offset to copy, by source partition.
+        lapsed: why the source no longer holds all that something may be made of.
+    """
+
+    made: Mapping[int, tuple[TopicPartition, int]]
+    positions: Mapping[TopicPartition, int]
+    lapsed: Reason | None = None
+
+    def __call__(self, finding: Finding) -> Unverifiable | None:
+        """Excuse what the handler makes of a record that the source holds."""
+        if finding.kind is not FindingKind.PHANTOM or finding.target_mark is None:
+            return None
+        content = parse_mark(finding.target_mark).content
+        if content not in self.made:
+            return Repeats({}, 0, self.lapsed)(finding)
+        source, offset = self.made[content]
+        return Repeats({content: offset}, self.positions[source])(replace(finding, source=source))
 
 
 # ---- taken by a log cleaner

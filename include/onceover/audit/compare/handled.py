@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from onceover.audit.compare.excuses import Excuse, RepeatedOutput
 from onceover.audit.compare.opening import ComparedPieces, name_differences
 from onceover.audit.compare.sides import Sides
 from onceover.audit.model import Digest, Range, Reason, Side, Unverifiable
@@ -17,6 +18,7 @@ from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.expected import Expected, HandlerFailed, HandlerReplay
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.errors import Fatal
+from onceover.model import TopicPartition
 
 
 def compare_handled(task: Task, sides: Sides) -> Iterator[RangeDigests | OpenedStretch]:
@@ -60,7 +62,31 @@ def open_handled(task: Task, sides: Sides) -> OpenedStretch | LapsedRange:
         found = {each.offset: each for each in failed}
         yield from _excused(task, span, found.values()) if _carries(span) else ()
 
-    return name_differences(task, span, sides, ComparedPieces(wanted, lambda: _held(task, sides, 0)), told)
+    def unclaimed() -> Iterator[Excuse]:
+        if task.origins:
+            yield _repeated(task, sides, span)
+
+    pieces = ComparedPieces(wanted, lambda: _held(task, sides, 0))
+    return name_differences(task, span, sides, pieces, told, unclaimed)
+
+
+def _repeated(task: Task, sides: Sides, span: Range) -> RepeatedOutput:
+    """Find out what of a span's records the handler makes of what the source holds: at least once, they may
+    be there again, or before their progress is."""
+    here = {_content(rec) for rec in _held(task, sides, 0)}
+    made: dict[int, tuple[TopicPartition, int]] = {}
+    positions = {span.source._replace(partition=number): position for number, position in task.origins}
+    for tp in positions:
+        for outcome in _outcomes(task, sides, sides.held(span, tp)):
+            if isinstance(outcome, Expected) and outcome.partition == span.target.partition:
+                content = _content(outcome.record)
+                if content in here:
+                    made[content] = tp, outcome.record.offset
+    return RepeatedOutput(made, positions, task.lapsed)
+
+
+def _content(record: AuditedRecord) -> int:
+    return int.from_bytes(record.hash, "big")
 
 
 def _outcomes(task: Task, sides: Sides, span: Range) -> Iterator[Expected | HandlerFailed]:

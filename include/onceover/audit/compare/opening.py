@@ -51,11 +51,13 @@ def name_differences(
     sides: Sides,
     pieces: ComparedPieces,
     told: Callable[[], Iterable[Unverifiable]] = tuple,
+    unclaimed: Callable[[], Iterable[Excuse]] = tuple,
 ) -> OpenedStretch:
     """Return what differs in a stretch, and what is excused.
 
     Args:
         told: what is unverifiable besides, asked when the pieces were read.
+        unclaimed: excuses for what no source partition claims, asked where there is something.
 
     Raises:
         Gone, Unreadable: as ``read_batches``.
@@ -70,7 +72,8 @@ def name_differences(
     known = Decided(task.holes, task.letters.offsets)
     decided = [known] if known.holes or known.diverted else []
     doubts = [MayBeDiverted(task.letters)] if task.letters.hidden or task.letters.unread else []
-    excuses = [*decided, *_excuses(task, span, sides, alignment, known)]
+    others = () if alignment.same else unclaimed()
+    excuses = [*decided, *_excuses(task, span, sides, alignment, known), *others]
     excused = Excused(excuses, task.proven, doubts)
     # Without an excuse to be asked, findings that are not listed need not be made.
     counts = None if excuses or doubts else alignment.counts
@@ -92,7 +95,7 @@ def _excuses(
     if task.cleaned:
         here, there = (_held(task, span, sides, side) for side in Side)
         yield Cleaned(alignment, span, here, there, decided, keyed=span.mode is not Mode.HANDLER)
-    if task.repeats:
+    if task.repeats and not task.unclaimed:
         yield Repeats(_places(task, span, sides, alignment), span.source_to, task.lapsed)
 
 

@@ -17,6 +17,7 @@ from onceover.audit.records.reader import ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
+from onceover.model import TopicPartition
 
 if TYPE_CHECKING:
     # Arrow takes a quarter of a second to load, which flows without a handler do not pay.
@@ -74,10 +75,14 @@ class Sides:
 
     def whole(self, task: Task, span: Range) -> Iterator[tuple[AuditedRecord, bool]]:
         """Yield all records of a span's source partition, and whether their transactions were aborted."""
-        cluster, tp = self.source, span.source
+        yield from self.everything(task, self.held(span, span.source))
+
+    def held(self, span: Range, tp: TopicPartition) -> Range:
+        """Return a span with all that the log of a source partition holds."""
+        cluster = self.source
         begin = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
         end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
-        yield from self.everything(task, replace(span, source_from=begin, source_to=end))
+        return replace(span, source=tp, source_from=begin, source_to=end)
 
     def aborted(self, task: Task, span: Range) -> Iterator[AuditedRecord]:
         """Yield the records of a span of the source whose transactions were aborted."""

@@ -153,10 +153,22 @@ class PlanInputs(NamedTuple):
                 records = [list(self._pair(seen, target).records()) for seen in group]
                 bounds = self._surplus_bounds(group, target, log, records)
                 if not bounds.empty:
-                    task = self._task(group[0], len(logs), unclaimed=True)
-                    ranges = tuple(tile(bounds, ()))
-                    claims = (union(records),)
-                    yield PairPlan(bounds, ranges, spreading=task, claims=claims, untimed=group[0].untimed)
+                    yield PairPlan(
+                        bounds,
+                        tuple(tile(bounds, ())),
+                        spreading=self._seeking(group, len(logs)),
+                        claims=(union(records),),
+                        untimed=group[0].untimed,
+                        repeats=self.snapshot.repeats,
+                        lapsed=next(filter(None, map(_forgotten, group)), None),
+                    )
+
+    def _seeking(self, group: Sequence[PartitionSnapshot], target_partitions: int) -> Task:
+        """Return the task that looks at what nobody claims; at least once it may be made of any partition."""
+        task = self._task(group[0], target_partitions, unclaimed=True)
+        if not self.snapshot.repeats:
+            return task
+        return replace(task, origins=tuple((seen.source.partition, seen.position or 0) for seen in group))
 
     def _surplus_bounds(
         self,
@@ -209,6 +221,11 @@ def _holes(seen: PartitionSnapshot, pair: StoredPair, *, alone: bool) -> tuple[H
         return ()
     begins = alone and seen.target_end == 0
     return tuple(holes(pair.records(), Copied(seen.start, seen.position or 0, alone, begins)))
+
+
+def _forgotten(seen: PartitionSnapshot) -> Reason | None:
+    """Return why the source no longer holds some of what was copied; None where it holds all of it."""
+    return Reason.COMPACTED_HISTORY if _is_compacted(seen) else lapsed(seen, seen.start)
 
 
 def _sent_from(seen: PartitionSnapshot, pair: StoredPair) -> int:

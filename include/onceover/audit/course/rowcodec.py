@@ -115,6 +115,7 @@ def task_row(task: Task) -> Row:
         "repeats": task.repeats,
         "proven": list(task.proven),
         "lapsed": None if task.lapsed is None else str(task.lapsed),
+        "origins": [list(each) for each in task.origins],
     }
 
 
@@ -135,6 +136,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
         row["repeats"],
         (row["proven"][0], row["proven"][1]),
         None if row["lapsed"] is None else Reason(row["lapsed"]),
+        tuple((partition, position) for partition, position in row["origins"]),
     )
 
 

@@ -39,6 +39,8 @@ class Task:
         proven: source and target offset up to which earlier audits have proven everything.
         lapsed: why the source no longer holds records that may have been sent before their progress; None
             where it holds all of them.
+        origins: with a handler, of what is not claimed: source partitions that it may have been made of, and
+            the next source offset to copy of each.
     """
 
     ids: tuple[UUID, UUID]
@@ -54,6 +56,7 @@ class Task:
     repeats: bool = False
     proven: tuple[int, int] = (0, 0)
     lapsed: Reason | None = None
+    origins: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,6 +280,17 @@ def test_foreign_open_transaction_on_the_target_is_an_answer(kind: str) -> None:
 # ---- a FAIL where nothing is wrong
 
 
+def test_repeats_of_what_a_handler_makes_are_what_they_are() -> None:
+    """Whoever was killed has sent it to several partitions, and nothing in the map speaks of it."""
+    ahead = (*WRITTEN, Event("produce", 0, 4), Event("sent ahead", 0, 3))
+    answer = told("handler-at-least-once", *ahead)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NOT_COPIED_YET"})
+    answer = told("handler-at-least-once", *ahead, Event("copy", 0))
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"AT_LEAST_ONCE"})
+    foreign = told("handler-at-least-once", *ahead, Event("copy", 0), Event("foreign record", 0, 1, 3))
+    assert foreign.verdict is Verdict.FAIL
+
+
 def test_data_ahead_of_its_progress_is_no_phantom_and_its_repeats_are_what_they_are() -> None:
     """At least once: records can be there before their progress, and again after it."""
     ahead = (*WRITTEN, Event("produce", 0, 4), Event("sent ahead", 0, 3))
