@@ -1,7 +1,8 @@
 """Records that cannot be copied go to a topic of their own, in the transaction of the others.
 
 Invariant: a record is either on its target or in the dead-letter topic, never in both and never in
-neither; the map and the receipts say which.
+neither; the map and the receipts say which. At least once, the target keeps what it took of a handler's
+output before it refused other output of the same record.
 """
 
 from __future__ import annotations
