@@ -154,6 +154,37 @@ def test_the_written_file_is_in_order(tmp_path: Path) -> None:
     assert (loaded.flow, loaded.lanes, loaded.topics.start) == ("east-to-west", 4, "latest")
 
 
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("topics = \\\\p{Alpha}+", "topics.include"),
+        ("topics = ${file:/etc/mm2:topics}", "topics.include"),
+        ("topics =", "topics.include"),
+        ("topics.exclude = secret-(.*", "topics.exclude"),
+        ("topics.blacklist = secret-(.*", "topics.exclude"),
+        ("groups = (a", "groups.include"),
+        ("groups.exclude = (a", "groups.exclude"),
+        ("replication.policy.class = com.example.Custom", "topics.naming"),
+    ],
+)
+def test_what_is_copied_and_how_it_is_called_is_never_a_default_where_it_was_told_otherwise(
+    tmp_path: Path, setting: str, fault: str
+) -> None:
+    """Left out, it would mean all topics, all groups or other names: a file that says so is not in order."""
+    (flow,) = _import(f"{BASE}{setting}\n").flows
+    path = tmp_path / "east-to-west.yaml"
+    path.write_text(flow.text)
+    with pytest.raises(BadConfig) as raised:
+        load_flow(path)
+    assert {each.key for each in raised.value.faults} == {fault}
+
+
+def test_of_a_policy_of_ones_own_nobody_says_that_it_is_the_default() -> None:
+    """How it names copies is not known."""
+    result = _import(f"{BASE}replication.policy.class = com.example.Custom\n")
+    assert not any("default policy" in note for note in result.notes)
+
+
 def test_the_default_policy_becomes_prefix_and_says_so() -> None:
     """MirrorMaker 2 renames topics unless told otherwise; importing must not change that in silence."""
     text = BASE.replace("replication.policy.class", "#")

@@ -210,16 +210,19 @@ class _Importer:
         self._used.update(present)
         if not present:
             return
+        value = self._properties[present[0]]
         try:
-            value = setting.convert(self._properties[present[0]])
+            written = setting.convert(value)
         except Invalid as error:
             self._left[present[0]] = f"{error.problem}; {error.fix}"
-            return
+            if setting.as_it_is is None:
+                return
+            written = setting.as_it_is(value)
         *sections, last = setting.path
         place = flow
         for section in sections:
             place = place.setdefault(section, {})
-        place[last] = value
+        place[last] = written
 
     def _reason(self, key: str) -> str:
         bare = self._bare(key)

@@ -10,15 +10,24 @@ from onceover.config.faults import Invalid
 
 
 class Setting(NamedTuple):
-    """Where a setting goes in the flow file, and how its value is written there."""
+    """Where a setting goes in the flow file, and how its value is written there.
+
+    ``as_it_is`` writes one that cannot be translated, where leaving it out would mean something else: all
+    topics instead of some, or other names. No flow file is in order with it until somebody has decided.
+    """
 
     path: tuple[str, ...]
     convert: Callable[[str], Any]
+    as_it_is: Callable[[str], Any] | None = None
+
+
+def _entries(value: str) -> list[str]:
+    return [entry.strip() for entry in value.split(",") if entry.strip()]
 
 
 def _patterns(value: str) -> list[str]:
     """MirrorMaker separates regular expressions by commas and matches whole names, as we do."""
-    return list(values.patterns([entry.strip() for entry in value.split(",") if entry.strip()]))
+    return list(values.patterns(_entries(value)))
 
 
 def _some_patterns(value: str) -> list[str]:
@@ -72,10 +81,10 @@ def _transactional(value: str) -> str:
 
 
 FLOW_SETTINGS: Final[dict[str, Setting]] = {
-    "topics": Setting(("topics", "include"), _some_patterns),
-    "topics.blacklist": Setting(("topics", "exclude"), _patterns),
-    "topics.exclude": Setting(("topics", "exclude"), _patterns),
-    "replication.policy.class": Setting(("topics", "naming"), _naming),
+    "topics": Setting(("topics", "include"), _some_patterns, _entries),
+    "topics.blacklist": Setting(("topics", "exclude"), _patterns, _entries),
+    "topics.exclude": Setting(("topics", "exclude"), _patterns, _entries),
+    "replication.policy.class": Setting(("topics", "naming"), _naming, str),
     "auto.offset.reset": Setting(("topics", "start"), _start),
     "refresh.topics.interval.seconds": Setting(
         ("topics", "discovery_interval"), _seconds_of("topics.discovery_interval")
@@ -85,9 +94,9 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "tasks.max": Setting(("lanes",), _lanes),
     "transaction.producer": Setting(("delivery",), _transactional),
     "exactly.once.source.support": Setting(("delivery",), _support),
-    "groups": Setting(("groups", "include"), _patterns),
-    "groups.blacklist": Setting(("groups", "exclude"), _patterns),
-    "groups.exclude": Setting(("groups", "exclude"), _patterns),
+    "groups": Setting(("groups", "include"), _patterns, _entries),
+    "groups.blacklist": Setting(("groups", "exclude"), _patterns, _entries),
+    "groups.exclude": Setting(("groups", "exclude"), _patterns, _entries),
     "emit.checkpoints.enabled": Setting(("mirrormaker", "checkpoints"), _boolean),
     "emit.checkpoints.interval.seconds": Setting(
         ("mirrormaker", "checkpoint_interval"), _seconds_of("mirrormaker.checkpoint_interval")
