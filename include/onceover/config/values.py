@@ -70,6 +70,11 @@ _ALL_WAITS: Final = timedelta(days=32)
 _FEWEST_TIMES: Final = 12
 _MOST_TIMES: Final = 3_000
 
+# A set of characters, ended or not, or what cannot begin one; the first bracket in it does not end it.
+_SETS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\\?(?:\]|\Z)", re.DOTALL)
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+_WITHIN_SET: Final = re.compile(r"\[|&&|\|\||~~|--")
+
 Parser = Callable[[Any], Any]
 
 
@@ -410,6 +415,12 @@ def _pattern(number: int, entry: object) -> str:
             f"entry {number} begins or ends with spaces",
             f"write {entry.strip()!r}; a space that is meant is written [ ]",
         )
+    if _has_nested_set(entry):
+        raise Invalid(
+            f"entry {number} has a set within a set ([a-z&&[^x]], [[:alpha:]]), which is read otherwise here "
+            "than by Java and others",
+            "write it without; a bracket that is meant is written \\[",
+        )
     try:
         re.compile(entry)
     except (re.error, OverflowError, RecursionError) as error:
@@ -420,6 +431,15 @@ def _pattern(number: int, entry: object) -> str:
             "correct it; a literal character is written with a backslash, e.g. orders\\.v1",
         ) from None
     return entry
+
+
+def _has_nested_set(entry: str) -> bool:
+    """Tell whether any set of characters holds another one, or an operator for sets.
+
+    Python takes both for characters. Of some it warns, once a process and on standard error.
+    """
+    sets = (found for found in _SETS.findall(entry) if found.startswith("["))
+    return any(_WITHIN_SET.search(_ESCAPED.sub("", each[1:])) for each in sets)
 
 
 def _said(error: CroniterError) -> str:

@@ -9,6 +9,7 @@ import pytest
 from croniter import croniter
 
 from onceover.config import values
+from onceover.config.faults import Invalid
 
 
 def test_next_time_of_a_schedule() -> None:
@@ -66,3 +67,21 @@ def test_longest_wait_of_a_schedule(schedule: str | None, hours: float | None) -
     """Nights and weekends are in it, and months of every length."""
     waits = values.longest_wait(schedule)
     assert waits == (None if hours is None else timedelta(hours=hours))
+
+
+@pytest.mark.parametrize(
+    "entry", ["[a-z&&[^x]]+", "[[:alpha:]]+", "[a-z[0-9]]+", "x[a||b]", r"a\\[a~~b]", "[a--b]", "[]&&[a]"]
+)
+def test_a_set_within_a_set_is_refused(entry: str) -> None:
+    """Python matches something else by it than Java does, where many a filter comes from."""
+    with pytest.raises(Invalid, match="entry 2 has a set within a set"):
+        values.patterns(["a", entry])
+
+
+@pytest.mark.parametrize(
+    "entry", [r"[\[(]", "[a-z]{1,2}&&", r"\[[a]", "[]a]", "[^]a-]", "a|b||c", r"[&\&]", "(?i)[A-Z]--[a]"]
+)
+@pytest.mark.filterwarnings("error")
+def test_what_is_no_set_within_a_set_is_a_filter(entry: str) -> None:
+    """The near misses: brackets and operators beside sets, or with a backslash."""
+    assert values.patterns([entry]) == (entry,)
