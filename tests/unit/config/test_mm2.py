@@ -145,6 +145,40 @@ def test_the_delivery_that_mirrormaker_was_told_is_kept(setting: str, delivery: 
     assert "delivery" not in _flow(BASE)
 
 
+@pytest.mark.parametrize(
+    ("setting", "start"),
+    [
+        ("east.consumer.auto.offset.reset = latest", "latest"),
+        ("east->west.consumer.auto.offset.reset = latest", "latest"),
+        ("east->west.source.consumer.auto.offset.reset = latest", "latest"),
+        ("east->west.source.consumer.auto.offset.reset=latest\neast.consumer.auto.offset.reset=x", "latest"),
+        ("east.consumer.auto.offset.reset=latest\neast->west.consumer.auto.offset.reset=earliest", "latest"),
+        ("consumer.auto.offset.reset = latest", None),
+        ("auto.offset.reset = latest", None),
+        ("west.consumer.auto.offset.reset = latest", None),
+        ("source.consumer.auto.offset.reset = latest", None),
+    ],
+)
+def test_a_flow_starts_at_the_end_only_where_mirrormaker_would(setting: str, start: str | None) -> None:
+    """Where it does not look, `latest` meant nothing; here it would leave out what it has copied."""
+    result = _import(f"{BASE}{setting}\n")
+    assert yaml.safe_load(result.flows[0].text)["topics"].get("start") == start
+    reasons = {entry.reason for entry in result.no_counterpart}
+    assert any("where MirrorMaker 2 does not look" in reason for reason in reasons) is (start is None)
+
+
+def test_what_is_said_of_another_cluster_does_not_count() -> None:
+    """Its workers are the target's, its filters the pair's or everybody's."""
+    other = """
+east.exactly.once.source.support = disabled
+exactly.once.source.support = enabled
+west.topics = back
+east.tasks.max = 9
+"""
+    flow = _flow(BASE + other)
+    assert (flow["delivery"], flow["topics"]["include"], flow.get("lanes")) == ("exactly_once", [".*"], None)
+
+
 def test_the_written_file_is_in_order(tmp_path: Path) -> None:
     """What the import makes, the check accepts once the variable is set."""
     (flow,) = _import(FULL).flows

@@ -203,10 +203,8 @@ class _Importer:
         )
 
     def _setting(self, flow: dict[str, Any], source: str, target: str, key: str, setting: Setting) -> None:
-        """Put the most specific value of ``key`` into ``flow``: the pair's, a cluster's, everybody's."""
-        scopes = (f"{source}{_ARROW}{target}.", f"{target}.", f"{source}.", "")
-        candidates = [f"{scope}{role}{key}" for scope in scopes for role in ("", "consumer.")]
-        present = [candidate for candidate in candidates if candidate in self._properties]
+        """Put that value of ``key`` into ``flow`` which MirrorMaker would take."""
+        present = [each for each in setting.told_to.keys(key, source, target) if each in self._properties]
         self._used.update(present)
         if not present:
             return
@@ -230,7 +228,7 @@ class _Importer:
         if reason:
             return reason
         if bare in FLOW_SETTINGS or (key != bare and bare.startswith(_CLIENT_FAMILIES)):
-            return "belongs to a cluster or a pair that no enabled flow uses"
+            return "belongs to no enabled pair, or stands where MirrorMaker 2 does not look for it"
         if refused := refusal_of(bare):
             return refused[0]
         if any(f".{role}" in f".{key}" for role in _ROLES):

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from onceover.config import values
 from onceover.config.faults import Invalid
 
 
+class ToldTo(Enum):
+    """Who in MirrorMaker reads a setting; each value holds the prefixes of its key, the first wins."""
+
+    CONNECTOR = ("{source}->{target}.", "")
+    CONSUMER = (
+        "{source}->{target}.source.consumer.",
+        "{source}.consumer.",
+        "{source}->{target}.consumer.",
+    )
+    # By all clusters' nothing is switched on there; whoever wrote it meant it.
+    WORKER = ("{target}.", "")
+
+    def keys(self, key: str, source: str, target: str) -> list[str]:
+        """Return where ``key`` of a pair of clusters may stand, what counts most first."""
+        return [f"{prefix.format(source=source, target=target)}{key}" for prefix in self.value]
+
+
 class Setting(NamedTuple):
     """Where a setting goes in the flow file, and how its value is written there.
 
+    ``told_to`` is whom MirrorMaker (4.3, tried) hands it to, which says where in its file it is looked for.
     ``as_it_is`` writes one that cannot be translated, where leaving it out would mean something else: all
     topics instead of some, or other names. No flow file is in order with it until somebody has decided.
     """
@@ -19,6 +38,7 @@ class Setting(NamedTuple):
     path: tuple[str, ...]
     convert: Callable[[str], Any]
     as_it_is: Callable[[str], Any] | None = None
+    told_to: ToldTo = ToldTo.CONNECTOR
 
 
 def _entries(value: str) -> list[str]:
@@ -85,7 +105,7 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "topics.blacklist": Setting(("topics", "exclude"), _patterns, _entries),
     "topics.exclude": Setting(("topics", "exclude"), _patterns, _entries),
     "replication.policy.class": Setting(("topics", "naming"), _naming, str),
-    "auto.offset.reset": Setting(("topics", "start"), _start),
+    "auto.offset.reset": Setting(("topics", "start"), _start, told_to=ToldTo.CONSUMER),
     "refresh.topics.interval.seconds": Setting(
         ("topics", "discovery_interval"), _seconds_of("topics.discovery_interval")
     ),
@@ -93,7 +113,7 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "sync.topic.acls.enabled": Setting(("topics", "sync_acls"), _boolean),
     "tasks.max": Setting(("lanes",), _lanes),
     "transaction.producer": Setting(("delivery",), _transactional),
-    "exactly.once.source.support": Setting(("delivery",), _support),
+    "exactly.once.source.support": Setting(("delivery",), _support, told_to=ToldTo.WORKER),
     "groups": Setting(("groups", "include"), _patterns, _entries),
     "groups.blacklist": Setting(("groups", "exclude"), _patterns, _entries),
     "groups.exclude": Setting(("groups", "exclude"), _patterns, _entries),
