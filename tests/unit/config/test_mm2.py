@@ -108,6 +108,9 @@ east->west.emit.heartbeats.enabled = false
     }
     assert not any("heartbeats" in note for note in _import(BASE + told).notes)
     assert any("mirrormaker.heartbeats" in note for note in _import(BASE).notes)
+    half = _import(f"{BASE}emit.checkpoints.interval.seconds = 30")
+    only = [note for note in half.notes if "writes" in note]
+    assert [note.rpartition(".")[2] for note in only] == ["checkpoints", "heartbeats"]
 
 
 def test_every_setting_is_translated_or_listed_with_a_reason() -> None:
@@ -235,6 +238,18 @@ def test_an_alias_that_a_flow_file_cannot_hold_is_said_with_what_it_means_for_th
     assert "copies are called eu-west.<topic>, beside MirrorMaker's" in note
 
 
+@pytest.mark.parametrize(
+    ("setting", "theirs"),
+    [("replication.policy.separator = -", "-"), ("east->west.replication.policy.separator=", "")],
+)
+def test_a_separator_of_ones_own_is_said_with_what_it_means_for_the_copies(setting: str, theirs: str) -> None:
+    """Names begin otherwise, as with an alias that no flow file holds."""
+    text = BASE.replace("replication.policy.class", "#") + setting
+    (note,) = (note for note in _import(text).notes if "names topics" in note)
+    assert f"names topics east{theirs}<topic>, and no flow file" in note
+    assert "copies are called east.<topic>, beside MirrorMaker's" in note
+
+
 @pytest.mark.parametrize("aliases", [("eu_1", "eu-1"), ("East", "east"), ("a.b", "a-b")])
 def test_two_pairs_that_would_be_one_flow_are_refused(aliases: tuple[str, str]) -> None:
     """One file would be written for both, and one of the sources never copied."""
@@ -244,11 +259,28 @@ def test_two_pairs_that_would_be_one_flow_are_refused(aliases: tuple[str, str]) 
         import_mm2(text, Path("mm2.properties"))
 
 
-def test_two_enabled_directions_make_two_flows_and_a_warning() -> None:
-    """Both with identity naming would copy in a circle."""
-    result = _import(BASE + "west->east.enabled = true")
+@pytest.mark.parametrize(
+    ("policies", "warned"),
+    [
+        ("", True),
+        ("west->east.replication.policy.class = DefaultReplicationPolicy", True),
+        ("replication.policy.class = DefaultReplicationPolicy", False),
+    ],
+)
+def test_two_enabled_directions_make_two_flows_and_a_warning_where_names_are_kept(
+    policies: str, warned: bool
+) -> None:
+    """Both with identity naming would copy in a circle; two that rename are what prefixes are for."""
+    result = _import(f"{BASE}west->east.enabled = true\n{policies}\n")
     assert [flow.name for flow in result.flows] == ["east-to-west", "west-to-east"]
-    assert "never both" in " ".join(result.notes)
+    assert ("start one of the two flows" in " ".join(result.notes)) is warned
+
+
+def test_a_cluster_that_is_named_twice_is_one() -> None:
+    """As for MirrorMaker, whose clusters are a set."""
+    assert len(_import(BASE.replace("east, west", "east, west, east")).flows) == 1
+    with pytest.raises(BadConfig, match="names fewer than two clusters"):
+        _import("clusters = a, a\na->a.enabled = true")
 
 
 SECURITY: list[tuple[str, dict[str, str]]] = [
@@ -338,6 +370,10 @@ def test_a_setting_of_all_clusters_reaches_both() -> None:
     [
         ("", "clusters: names fewer than two clusters; write clusters = east, west"),
         ("clusters = a", "clusters: names fewer than two"),
+        (
+            "connector.class = MirrorSourceConnector\nsource.cluster.alias = a",
+            "as in dedicated mode; a connector's own file is not read",
+        ),
         ("clusters = a, b\na->b.enabled=false", "no pair of clusters is enabled; write a->b.enabled = true"),
         (f"clusters = a, b\nx={SECRET}\\u1", "line 2: "),
     ],

@@ -21,10 +21,12 @@ from onceover.config.mirrormaker.mm2_security import (
     still_missing,
     translate_client,
 )
-from onceover.config.mirrormaker.mm2_settings import FLOW_SETTINGS, NO_COUNTERPART, Setting
+from onceover.config.mirrormaker.mm2_settings import FLOW_SETTINGS, NO_COUNTERPART, Setting, ToldTo
 from onceover.config.properties import parse_properties
 
 _ARROW: Final = "->"
+# As `topics.naming: prefix` has it, and MirrorMaker unless it is told another.
+_SEPARATOR: Final = "."
 _ROLES: Final = ("consumer.", "producer.", "admin.")
 _CLIENT_FAMILIES: Final = ("security.", "sasl.", "ssl.", "bootstrap.")
 _HARMLESS: Final = re.compile(r"true|false|[0-9]{1,12}", re.IGNORECASE)
@@ -94,6 +96,7 @@ class _Importer:
         self._left: dict[str, str] = {}
         self._notes: list[str] = []
         self._aliases: list[str] = []
+        self._kept_names: list[tuple[str, str]] = []
 
     def run(self) -> Mm2Import:
         self._aliases = self._clusters()
@@ -104,9 +107,10 @@ class _Importer:
         for key in self._properties:
             if key not in self._used:
                 self._left.setdefault(key, self._reason(key))
-        if len(pairs) > 1 and any((target, source) in pairs for source, target in pairs):
+        if any((target, source) in pairs for source, target in self._kept_names):
             self._notes.append(
-                "both directions of a pair are enabled: start one of the two flows, never both"
+                "both directions of a pair are enabled, and copies are not all renamed: start one of the two "
+                "flows, or set naming: prefix in both (docs/topics.md)"
             )
         left = tuple(
             NoCounterpart(shown_key(key), self._shown(key), self._left[key]) for key in sorted(self._left)
@@ -118,9 +122,12 @@ class _Importer:
 
     def _clusters(self) -> list[str]:
         self._used.add("clusters")
-        aliases = [name.strip() for name in self._properties.get("clusters", "").split(",") if name.strip()]
+        named = (name.strip() for name in self._properties.get("clusters", "").split(","))
+        # Named twice it is one, as MirrorMaker takes it.
+        aliases = list(dict.fromkeys(name for name in named if name))
         if len(aliases) < 2:
-            raise self._fail("clusters", "names fewer than two clusters", "write clusters = east, west")
+            fix = "write clusters = east, west, as in dedicated mode; a connector's own file is not read"
+            raise self._fail("clusters", "names fewer than two clusters", fix)
         return aliases
 
     def _pairs(self) -> list[tuple[str, str]]:
@@ -179,27 +186,34 @@ class _Importer:
         flow["topics"] = {"include": [".*"], "naming": "prefix"}
         for key, setting in FLOW_SETTINGS.items():
             self._setting(flow, source, target, key, setting)
-        if flow["topics"]["naming"] == "prefix" and _alias(source) != source:
-            self._notes.append(
-                f"{name}: MirrorMaker 2 names topics {source}.<topic>, and no flow file can call one so: "
-                f"copies are called {_alias(source)}.<topic>, beside MirrorMaker's, and from the beginning"
-            )
-        elif flow["topics"]["naming"] == "prefix":
-            self._notes.append(
-                f"{name}: MirrorMaker 2 names topics {source}.<topic> (its default policy), so the file says "
-                "naming: prefix"
-            )
-        if "mirrormaker" not in flow:
-            self._notes.append(
-                f"{name}: MirrorMaker 2 writes checkpoints and heartbeats unless it is told not to; where "
-                "programs read them, set mirrormaker.checkpoints and mirrormaker.heartbeats"
-            )
+        if flow["topics"]["naming"] == "prefix":
+            self._notes.append(f"{name}: {self._names_of_copies(source, target)}")
+        else:
+            self._kept_names.append((source, target))
+        self._notes += [
+            f"{name}: MirrorMaker 2 writes {kind} unless it is told not to; where programs read them, set "
+            f"mirrormaker.{kind}"
+            for kind in ("checkpoints", "heartbeats")
+            if kind not in flow.get("mirrormaker", {})
+        ]
         header = (
             f"# Made by `onceover flow import` from {self._origin.name}.\n"
             f"# Check it with: onceover flow check {name}\n"
         )
         return ImportedFlow(
             name, header + yaml.safe_dump(flow, sort_keys=False, width=100, allow_unicode=True)
+        )
+
+    def _names_of_copies(self, source: str, target: str) -> str:
+        """Return what MirrorMaker's default policy and ``naming: prefix`` make of a topic's name."""
+        keys = ToldTo.CONNECTOR.keys("replication.policy.separator", source, target)
+        separator = next((self._properties[key] for key in keys if key in self._properties), _SEPARATOR)
+        theirs, ours = f"{source}{separator}<topic>", f"{_alias(source)}{_SEPARATOR}<topic>"
+        if theirs == ours:
+            return f"MirrorMaker 2 names topics {ours} (its default policy), so the file says naming: prefix"
+        return (
+            f"MirrorMaker 2 names topics {theirs}, and no flow file can call one so: copies are called "
+            f"{ours}, beside MirrorMaker's, and from the beginning"
         )
 
     def _setting(self, flow: dict[str, Any], source: str, target: str, key: str, setting: Setting) -> None:
