@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -234,6 +237,24 @@ def test_import_replaces_nothing_unless_told_to(tmp_path: Path) -> None:
     assert edited.read_text() == "edited"
     _run("import", str(source), "--force")
     assert "flow: east-to-west" in edited.read_text()
+
+
+@pytest.mark.parametrize("fault", ["a directory", "a full disk"])
+def test_import_writes_all_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Also with --force: of two flows one would be new and the other missing."""
+    source, out = tmp_path / "mm2.properties", tmp_path / "new"
+    source.write_text(f"{FULL}west->east.enabled = true\n")
+    out.mkdir()
+    (out / "east-to-west.yaml").write_text("edited")
+    if fault == "a directory":
+        (out / "west-to-east.yaml").mkdir()
+    else:
+        first = tempfile.mkstemp(dir=out)
+        second = OSError(errno.ENOSPC, "No space left on device")
+        monkeypatch.setattr(tempfile, "mkstemp", Mock(side_effect=[first, second]))
+    with pytest.raises(BadConfig, match=r"is a directory|No space left"):
+        _run("import", str(source), "--out", str(out), "--force")
+    assert [each.read_text() for each in out.iterdir() if each.is_file()] == ["edited"]
 
 
 def test_import_of_an_unreadable_file_names_it(tmp_path: Path) -> None:

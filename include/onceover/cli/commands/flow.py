@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,9 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
     origin, folder = Path(path), Path(out_dir)
     result = import_mm2(_read(origin), origin)
     files = {folder / f"{flow.name}.yaml": flow.text for flow in result.flows}
+    folders = [file for file in files if file.is_dir()]
+    if folders:
+        raise BadConfig(Fault(str(file), "", "is a directory", "remove it, or use --out") for file in folders)
     existing = [file for file in files if file.exists()]
     if existing and not force:
         raise BadConfig(
@@ -117,8 +120,7 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
             folder.mkdir(parents=True)
             # As the files in it: who runs the flows may be another user.
             folder.chmod(0o755)
-        for file, text in files.items():
-            _write(file, text)
+        _write(files)
     except OSError as error:
         fault = Fault(
             str(folder), "", f"cannot be written: {error.strerror}", "name another directory with --out"
@@ -206,13 +208,18 @@ def _read(path: Path) -> str:
         raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
 
 
-def _write(file: Path, text: str) -> None:
-    """Put ``text`` in place at once: a half-written flow file would be a wrong one."""
-    descriptor, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
+def _write(files: Mapping[Path, str]) -> None:
+    """Put texts in place, each at once, once all are written: on a full disk none is replaced."""
+    made: dict[Path, Path] = {}
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(file)
+        for file, text in files.items():
+            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
+            made[file] = Path(name)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            made[file].chmod(0o644)
+        for file, temporary in made.items():
+            temporary.replace(file)
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        for temporary in made.values():
+            temporary.unlink(missing_ok=True)
