@@ -346,6 +346,8 @@ def test_java_security_becomes_librdkafka_keys(text: str, expected: dict[str, st
         (f"ssl.keystore.password={SECRET}", "openssl pkcs12"),
         ("ssl.cipher.suites=x", "no librdkafka counterpart"),
         ("sasl.login.callback.handler.class=x", "names a Java class"),
+        ("sasl.mechanism=AWS_MSK_IAM", "sasl.oauthbearer.method: aws_iam"),
+        ("sasl.jaas.config=software.amazon.msk.auth.iam.IAMLoginModule required;", "aws.region"),
     ],
 )
 def test_security_that_cannot_be_translated_is_listed(text: str, reason: str) -> None:

@@ -37,6 +37,13 @@ _JAAS_OPTION: Final = re.compile(
 )
 # KIP-342, as Java's login names them.
 _EXTENSION: Final = "extension_"
+# Amazon's own, of the package aws-msk-iam-auth.
+_IAM: Final = "AWS_MSK_IAM"
+_IAM_MODULE: Final = "IAMLoginModule"
+_IAM_FIX: Final = (
+    "is Amazon's own login: set sasl.mechanism: OAUTHBEARER, sasl.oauthbearer.method: aws_iam and "
+    "sasl.oauthbearer.aws.region"
+)
 ENV_PROVIDER: Final = re.compile(r"\$\{env:(?:[^:{}]*:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PROVIDER: Final = re.compile(r"\$\{[^{}]*\}")
 _TRUST_FIX: Final = (
@@ -76,6 +83,8 @@ def translate_client(alias: str, java: Mapping[str, str], *, literal: bool = Fal
             result.dropped.append(
                 (key, "refers to a config provider; set the librdkafka key to ${NAME} instead")
             )
+        elif key == "sasl.mechanism" and plain.strip() == _IAM:
+            result.dropped.append((key, _IAM_FIX))
         elif key in _SAME or key in _PEM:
             _put(result, alias, _PEM.get(key, key), plain)
         elif key == "ssl.endpoint.identification.algorithm":
@@ -136,7 +145,9 @@ def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
         pairs = [f"{key.removeprefix(_EXTENSION)}={text}" for key, text in named.items()]
         if pairs:
             result.client["sasl.oauthbearer.extensions"] = ",".join(pairs)
-    if not wanted:
+    if module == _IAM_MODULE:
+        result.dropped.append((_JAAS, _IAM_FIX))
+    elif not wanted:
         result.dropped.append((_JAAS, "is no login we can read; set sasl.username and sasl.password"))
     elif not options:
         result.dropped.append(
