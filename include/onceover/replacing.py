@@ -20,8 +20,11 @@ def is_replaceable(path: Path) -> bool:
         return True
 
 
-def put(text: str, path: Path) -> None:
+def put(text: str, path: Path, *, for_all: bool = False) -> None:
     """Write a file; its folder is created, an older file replaced.
+
+    Args:
+        for_all: every user may read it; otherwise who may is up to the process.
 
     Raises:
         OSError: the file cannot be written.
@@ -30,6 +33,8 @@ def put(text: str, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(text, encoding="utf-8")
+        if for_all:
+            fresh.chmod(0o644)
         os.replace(fresh, path)
     except OSError:
         with suppress(OSError):

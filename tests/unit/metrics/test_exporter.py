@@ -577,6 +577,7 @@ def test_one_look_is_written_whole(folder: Path, capsys: pytest.CaptureFixture[s
         assert main(["metrics", "--once", "--output", str(path), "--patience", "0.2"]) == 0
         assert reader.read() == "before"
     assert 'onceover_look_fresh{flow="good"} 1.0' in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o644, "node_exporter is another user"
     assert [each.name for each in path.parent.iterdir()] == ["onceover.prom"]
     assert str(path) in capsys.readouterr().out
 
