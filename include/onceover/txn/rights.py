@@ -13,13 +13,16 @@ _RESOURCES: Final = {
     _CLUSTER: "the cluster",
     _TXN_ID: "the transactional id",
 }
+# Since 2.8 (KIP-679) brokers give a producer id to whoever may write to any topic at all, and answer others
+# with the cluster's code. What was to be written to is what is missing, not a right on the cluster.
+_WRITE_SOMEWHERE: Final = "WRITE on the topic"
 # What brokers ask for with a request (Kafka's documentation, "Protocols and operations").
 _OPERATIONS: Final = {
-    Api.INIT_PRODUCER_ID: {_TXN_ID: "WRITE", _CLUSTER: "IDEMPOTENT_WRITE"},
+    Api.INIT_PRODUCER_ID: {_TXN_ID: "WRITE", _CLUSTER: _WRITE_SOMEWHERE},
     Api.ADD_PARTITIONS: {_TXN_ID: "WRITE", _TOPIC: "WRITE"},
     Api.ADD_OFFSETS: {_TXN_ID: "WRITE", _GROUP: "READ"},
     Api.PRODUCE: {_TXN_ID: "WRITE", _TOPIC: "WRITE"},
-    Api.PRODUCE_IDEMPOTENT: {_TOPIC: "WRITE", _CLUSTER: "IDEMPOTENT_WRITE"},
+    Api.PRODUCE_IDEMPOTENT: {_TOPIC: "WRITE"},
     Api.TXN_OFFSET_COMMIT: {_TXN_ID: "WRITE", _GROUP: "READ", _TOPIC: "READ"},
     Api.END_TXN: {_TXN_ID: "WRITE"},
     Api.OFFSET_FETCH: {_GROUP: "DESCRIBE", _TOPIC: "DESCRIBE"},
@@ -41,4 +44,7 @@ def lacking(api: Api, code: int) -> str:
     A login that is not taken, and what else is no ACL's business, is ``not authorized`` alone.
     """
     operation = _OPERATIONS[api].get(code)
-    return f"not authorized, it takes {operation} on {_RESOURCES[code]}" if operation else "not authorized"
+    if operation is None:
+        return "not authorized"
+    right = operation if operation == _WRITE_SOMEWHERE else f"{operation} on {_RESOURCES[code]}"
+    return f"not authorized, it takes {right}"

@@ -180,6 +180,17 @@ def test_a_word_is_given_with_the_rights_of_its_rows(copied: Copied, tmp_path: P
         assert chains.confirmed(journal.read(), "d1", "fence") is not None
 
 
+def test_who_may_write_nowhere_is_told_which_topic_it_takes(copied: Copied, capsys: Capture) -> None:
+    """Brokers answer with the cluster, on which a wide right would help; the row's is enough."""
+    rights = command_rights("stop", copied.replica.name)
+    state = names.state_topic(copied.replica.name)
+    fewer = _without(rights, 1, (TOPIC, state, False, "WRITE"))
+    code, document = copied.run(capsys, "stop", fewer)
+    error = document["error"]
+    assert (code, error["where"].split(":")[0]) == (2, state)
+    assert "it takes WRITE on the topic" in error["message"]
+
+
 def test_a_copy_that_is_gone_is_made_again_with_the_rights_of_its_rows(
     copied: Copied, capsys: Capture
 ) -> None:

@@ -9,7 +9,7 @@ from onceover.kafka.produce import requests as produce
 from onceover.txn.classify import Action, Api
 from onceover.txn.rights import lacking
 
-TOPIC, GROUP, SASL_FAILED, TXN_ID = 29, 30, 58, 53
+TOPIC, GROUP, CLUSTER, SASL_FAILED, TXN_ID = 29, 30, 31, 58, 53
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,9 @@ TOPIC, GROUP, SASL_FAILED, TXN_ID = 29, 30, 58, 53
         (Api.FIND_COORDINATOR, GROUP, "DESCRIBE on the group"),
         (Api.OFFSET_COMMIT, GROUP, "READ on the group"),
         (Api.INIT_PRODUCER_ID, TXN_ID, "WRITE on the transactional id"),
+        # Brokers give a producer id to whoever may write to any topic (KIP-679): the cluster is not needed.
+        (Api.INIT_PRODUCER_ID, CLUSTER, "WRITE on the topic"),
+        (Api.LIST_GROUPS, CLUSTER, "DESCRIBE on the cluster"),
     ],
 )
 def test_what_is_lacking_is_named(api: Api, code: int, right: str) -> None:
