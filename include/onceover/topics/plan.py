@@ -88,6 +88,8 @@ class View:
         unreadable: other flows whose state cannot be read now, with the reason.
         hidden: enrolled source topics that a cluster does not show to the principal, they or their copies:
             on which side, and its answer when asked by name.
+        unseen: target topics that are yet to be made, or are there and not shown: the target's answer when
+            asked for them by name.
         target_ends: high watermark of target partitions that are not enrolled yet, or of topics that were
             left to another flow.
         overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
@@ -114,6 +116,7 @@ class View:
     upstream: Mapping[str, Way] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     hidden: Mapping[str, tuple[TroubleSide, OnceoverError]] = field(default_factory=dict)
+    unseen: Mapping[str, OnceoverError] = field(default_factory=dict)
     target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     target_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -340,6 +343,7 @@ class _Planning:
             self._check_size,
             self._check_name,
             self._check_others,
+            self._check_seen,
             self._check_leaders,
             self._check_config,
         ):
@@ -396,6 +400,13 @@ class _Planning:
         else:
             return True
         return False
+
+    def _check_seen(self, decision: ScopeDecision, _: TopicInfo) -> bool:
+        """Make no copy that would not be seen when it is there: each plan would make it once more."""
+        error = self._view.unseen.get(decision.target_topic)
+        if error is not None:
+            self._refused.append(refusals.not_enrolled(decision.topic, decision.target_topic, error))
+        return error is None
 
     def _check_leaders(self, decision: ScopeDecision, info: TopicInfo) -> bool:
         """Leave a topic for later while a broker with its partitions is away: others need not wait for it."""

@@ -114,7 +114,7 @@ class TopicReader:
             sync_configs=sync_configs,
             adopt=adopt,
         )
-        view = replace(view, target_ends=self._ends(view))
+        view = replace(view, target_ends=self._ends(view), unseen=self._unseen(view))
         return self._with_configs(view)
 
     def rivals(self, naming: NamingPolicy, wanted: Mapping[str, str]) -> dict[str, list[Rival]]:
@@ -165,6 +165,12 @@ class TopicReader:
             absent = {name(record): record.source for record in records if name(record) not in shown}
             found |= {absent[t]: (side, error) for t, error in cluster.hidden_topics(absent).items()}
         return found
+
+    def _unseen(self, view: View) -> dict[str, OnceoverError]:
+        """Return which copies that are yet to be made may not be described: they may be there."""
+        known = view.enrolled_by_source
+        wanted = {v.target_topic for v in _inside(view) if v.topic not in known} - view.target.keys()
+        return self.target.hidden_topics(wanted)
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:
         """Return the ends of target topics that a plan takes as they are only while they are empty."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Features
@@ -161,6 +162,24 @@ def test_a_new_topic_whose_copy_may_not_be_used_is_not_taken_in_and_the_others_a
     assert replica.copy().records == 10
     assert replica.command(capsys, "status", replica.name)[0] == 0
     replica.assert_same()
+
+
+def test_a_copy_that_may_not_be_described_is_made_by_nobody_and_the_others_are(
+    guarded: Pair, replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may be there: `topics apply` names the right, and does not make it again and again."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    shut, fine = replica.topic("shut"), replica.topic("fine")
+    flow = str(replica.write_flow())
+    with denied(guarded[1], (TOPIC, shut, False, "DESCRIBE")):
+        for word in ("plan", "apply"):
+            code, document = replica.command(capsys, "topics", word, flow)
+            (refused,) = document["refused"]
+            assert (code, refused["object"], refused["code"]) == (3, shut, "TARGET_REFUSES")
+            assert "DESCRIBE on the topic" in refused["message"] and "grant" in refused["resolve"]
+        made = AdminClient(guarded[1].admin_client).list_topics(timeout=_TIMEOUT_S).topics
+        assert fine in made and shut not in made
+    assert replica.command(capsys, "topics", "apply", flow)[0] == 0
 
 
 class Topics:

@@ -324,6 +324,17 @@ def test_an_enrolled_topic_that_may_not_be_described_is_not_taken_for_deleted(si
     assert "error 29" in refusal.message and commands(refusal.resolve) == []
 
 
+def test_a_copy_that_may_not_be_seen_is_not_planned_to_be_made() -> None:
+    """It may be there all the same, and if it was made nobody would see it: it would be planned for ever."""
+    shut = UsageError("west refuses metadata (error 29, not authorized)", resolve="grant it")
+    view = replace(World(source={"t": 2, "u": 1}).view(), unseen={"t": shut})
+    plan = plan_topics(view)
+    assert codes(plan) == ["TARGET_REFUSES"] and plan.enrol == ("u",)
+    assert [step.topic for step in plan.steps] == ["u"]
+    (refusal,) = plan.refused
+    assert (refusal.object, refusal.resolve) == ("t", "grant it") and "error 29" in refusal.message
+
+
 def test_topic_that_leaves_and_returns() -> None:
     """Marked, nothing else: its progress is its lane's."""
     world = enrolled()
