@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from confluent_kafka.admin import AdminClient
 from onceover.acls import sync as aclsync
 from onceover.acls.kept import owned_acls
 from onceover.config.clients.resolve import ClientConfig
-from onceover.errors import Fenced, UsageError
+from onceover.errors import Fenced, OnceoverError, UsageError
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import Allowed
 from onceover.kafka.admin.acls import Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.cluster import LiveCluster
 from onceover.lead.supervisor import Supervisor
 from onceover.state import names
@@ -43,6 +44,7 @@ from tests.support.flows.grants import (
 from tests.support.flows.groups import commit, offset_of
 from tests.support.flows.operations import apply_groups, apply_topics
 from tests.support.flows.replica import Replica, read_records
+from tests.support.raw.adversary import Adversary
 from tests.support.raw.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
 from tests.support.raw.rawkafka import Codec, RawRecord
 from tests.support.session.wait import wait_until
@@ -138,10 +140,33 @@ def test_a_cluster_that_may_not_say_its_acls_is_an_error_and_not_an_empty_list(
     with LiveCluster(ClientConfig("shut", guarded[1].client)) as cluster:
         # Granted nothing yet: this test comes before the ones that grant.
         admin = AclAdmin(cluster)
-        with pytest.raises(UsageError, match="shut did not list its ACLs"):
+        with pytest.raises(UsageError, match=r"^shut did not list its ACLs .* DESCRIBE on the cluster\);"):
             admin.topic_acls()
-        with pytest.raises(UsageError, match="shut did not create ACLs"):
+        with pytest.raises(UsageError, match=r"^shut did not create ACLs .* ALTER on the cluster\);"):
             admin.create([acl("any", "READ")])
+
+
+def test_each_right_that_a_change_of_topics_takes_is_named(guarded: Pair, unique_name: str) -> None:
+    """Brokers say that it failed, and not what for."""
+    with Adversary(guarded[1].internal_bootstrap) as adversary:
+        adversary.create_topic(unique_name)
+    with LiveCluster(ClientConfig("shut", guarded[1].client)) as cluster:
+        admin = Admin(cluster)
+        changes: dict[str, Callable[[], object]] = {
+            "CREATE": lambda: admin.create_topics([TopicSpec(f"{unique_name}.new", 1)]),
+            "DELETE": lambda: admin.delete_topics([unique_name]),
+            "ALTER": lambda: admin.grow_topic(unique_name, 2),
+        }
+        failures: dict[str, Callable[[], Mapping[str, OnceoverError]]] = {
+            "DESCRIBE_CONFIGS": lambda: admin.topic_configs([unique_name]).failures,
+            "ALTER_CONFIGS": lambda: admin.alter_configs({unique_name: {"retention.ms": "1"}}),
+        }
+        for right, change in changes.items():
+            with pytest.raises(UsageError, match=rf"not authorized, it takes {right} on the topic\);"):
+                change()
+        for right, failed in failures.items():
+            (error,) = failed().values()
+            assert f"it takes {right} on the topic" in error.message
 
 
 def test_acls_go_round_with_no_more_rights_than_documented(

@@ -169,7 +169,7 @@ class AclAdmin:
             f"grant the principal {right} on the cluster {self._cluster.alias}, as listed in "
             "docs/operations.md; or set topics.sync_acls: false"
         )
-        return refused(self._cluster.alias, what, answer, grant=grant)
+        return refused(self._cluster.alias, what, answer, right=f"{right} on the cluster", grant=grant)
 
 
 def _portions(acls: Iterable[Acl]) -> Iterable[list[Acl]]:

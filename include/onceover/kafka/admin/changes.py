@@ -47,6 +47,7 @@ def refused(
     what: str,
     answer: AdminAnswer,
     *,
+    right: str,
     code: KafkaCode = KafkaCode.ADMIN_REFUSED,
     grant: str = _GRANT,
 ) -> OnceoverError:
@@ -55,12 +56,15 @@ def refused(
     Args:
         alias: of the cluster that has answered.
         what: it was asked to do.
+        right: which that takes, such as ``CREATE on the topic``: the broker's own words do not name it, or
+            only behind a page of its inner state.
         code: of what neither passes by itself nor is about rights.
         grant: how a right that is missing is given.
     """
-    text = f"{alias} did not {what}: {answer.words}"
     if answer.error_code in _UNAUTHORIZED:
+        text = f"{alias} did not {what} (error {answer.error_code}, not authorized, it takes {right})"
         return UsageError(text, code=KafkaCode.NOT_AUTHORIZED, resolve=grant)
+    text = f"{alias} did not {what}: {answer.words}"
     if answer.error_code in _TEMPORARY:
         return Retriable(text, resolve=f"check that {alias} is up, then run again")
     return NeedsOperator(text, code=code)

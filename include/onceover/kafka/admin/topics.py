@@ -145,7 +145,7 @@ class Admin:
         def ask(connection: Channel) -> dict[str, AdminAnswer]:
             return topiccalls.create_topics(connection, wanted, validate_only=validate_only)
 
-        return self._failures(changed(self._cluster, ask), "create topic {}")
+        return self._failures(changed(self._cluster, ask), "create topic {}", "CREATE")
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics; one that does not exist is gone already."""
@@ -153,7 +153,7 @@ class Admin:
         if not wanted:
             return
         answers = changed(self._cluster, lambda c: topiccalls.delete_topics(c, wanted))
-        for error in self._failures(answers, "delete topic {}").values():
+        for error in self._failures(answers, "delete topic {}", "DELETE").values():
             if error.code != KafkaCode.TOPIC_MISSING:
                 raise error
 
@@ -164,14 +164,14 @@ class Admin:
             NeedsOperator: TOPIC_MISSING, there is no such topic any more.
         """
         answers = changed(self._cluster, lambda c: {name: topiccalls.delete_topic(c, topic_id)})
-        for error in self._failures(answers, "delete topic {}").values():
+        for error in self._failures(answers, "delete topic {}", "DELETE").values():
             raise error
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""
         answers = changed(self._cluster, lambda c: {name: topiccalls.create_partitions(c, name, count)})
         if answers[name].error_code not in (0, _INVALID_PARTITIONS):
-            raise self._translated(answers[name], f"add partitions to topic {name}")
+            raise self._translated(answers[name], f"add partitions to topic {name}", "ALTER")
 
     def topic_configs(self, names: Iterable[str], *, standing: Collection[str] = ()) -> TopicConfigs:
         """Return the topics' configuration, in one request.
@@ -190,7 +190,7 @@ class Admin:
             asked(self._cluster, lambda c: topiccalls.describe_topic_configs(c, wanted)) if wanted else {}
         )
         answers = {name: answer for name, (answer, _) in described.items()}
-        failures = self._failures(answers, "describe the configuration of topic {}")
+        failures = self._failures(answers, "describe the configuration of topic {}", "DESCRIBE_CONFIGS")
         for name in described.keys() - failures.keys():
             entries: Mapping[str, ConfigValue] = described[name][1]
             keys.update(entries)
@@ -218,12 +218,12 @@ class Admin:
         if not wanted:
             return {}
         answers = changed(self._cluster, lambda c: topiccalls.alter_topic_configs(c, wanted))
-        return self._failures(answers, "set the configuration of topic {}")
+        return self._failures(answers, "set the configuration of topic {}", "ALTER_CONFIGS")
 
-    def _failures(self, answers: Mapping[str, AdminAnswer], what: str) -> Failures:
+    def _failures(self, answers: Mapping[str, AdminAnswer], what: str, operation: str) -> Failures:
         """Raise what is worth trying again, return the rest."""
         found = {
-            name: self._translated(answer, what.format(name))
+            name: self._translated(answer, what.format(name), operation)
             for name, answer in answers.items()
             if answer.error_code
         }
@@ -232,9 +232,9 @@ class Admin:
                 raise problem
         return found
 
-    def _translated(self, answer: AdminAnswer, what: str) -> OnceoverError:
+    def _translated(self, answer: AdminAnswer, what: str, operation: str) -> OnceoverError:
         code = _CODES.get(answer.error_code, KafkaCode.ADMIN_REFUSED)
-        return refused(self._alias, what, answer, code=code)
+        return refused(self._alias, what, answer, right=f"{operation} on the topic", code=code)
 
 
 def _without_times(spec: TopicSpec) -> TopicSpec:

@@ -123,5 +123,5 @@ def test_one_that_is_refused_raises_what_its_code_means(
 def test_one_that_is_found_and_stays_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The filter has done what it should, the deletion has not."""
     answering = Answering(monkeypatch, on_one=31)
-    with pytest.raises(UsageError, match="did not delete ACLs: on one"):
+    with pytest.raises(UsageError, match=r"did not delete ACLs \(error 31"):
         answering.admin.delete([Acl("LITERAL", "t", "User:a", "*", "READ", "ALLOW")])
