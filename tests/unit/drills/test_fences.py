@@ -26,6 +26,7 @@ from onceover.drills.leaving.fences import (
 )
 from onceover.errors import Fenced, NeedsOperator, UsageError
 from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.codes import KafkaCode
 from tests.unit.drills.test_abort import Journal, Removal, letting_in
 from tests.unit.drills.test_switching import enrolment, written
 
@@ -44,6 +45,7 @@ class Cluster:
     def __init__(self, *acls: Acl) -> None:
         self.acls = set(acls)
         self.on_create: Callable[[], None] = lambda: None
+        self.is_ours = True
 
     def topic_acls(self) -> frozenset[Acl]:
         return frozenset(self.acls)
@@ -54,6 +56,10 @@ class Cluster:
 
     def delete(self, acls: Collection[Acl]) -> None:
         self.acls -= set(acls)
+
+    def check_may_change(self) -> None:
+        if not self.is_ours:
+            raise UsageError("no right", code=KafkaCode.NOT_AUTHORIZED)
 
 
 class Notes:
@@ -224,6 +230,16 @@ def test_where_topics_are_everybodys_a_deny_would_shut_readers_out() -> None:
     assert caught.value.where == "u"
     fence(cluster, is_open=True).check(["t"])
     fence(cluster).check(["t", "u"])
+
+
+def test_who_may_make_no_acls_is_told_before_the_journal_says_that_anybody_is_kept_off() -> None:
+    """What it says stands until it is lifted, and that takes the same right."""
+    cluster = Cluster(allow("t"))
+    cluster.is_ours = False
+    with pytest.raises(UsageError, match="no right") as caught:
+        fence(cluster).check(["t"])
+    assert caught.value.code == KafkaCode.NOT_AUTHORIZED
+    assert "switchover.fence" in (caught.value.resolve or "")
 
 
 def test_a_fence_of_a_kind_that_the_file_does_not_know_is_named() -> None:

@@ -142,7 +142,9 @@ class AclFence:
         """Return where the cluster has an authorizer that may be asked, and a DENY keeps off writers alone.
 
         Raises:
-            UsageError: SOURCE_OPEN, a topic without ACLs is everybody's, and would be nobody's with one.
+            UsageError: SOURCE_OPEN, a topic without ACLs is everybody's, and would be nobody's with one; or
+                ACLs may not be changed. Who finds that out by making it has written down that it stands, and
+                may not lift it either.
         """
         standing = self.acls.topic_acls()
         allowed = AclsByTopic(acl for acl in standing if acl.permission == ALLOW)
@@ -155,6 +157,15 @@ class AclFence:
                 expected="an ALLOW for whoever reads them, or brokers without allow.everyone.if.no.acl.found",
                 resolve="grant their readers READ first, or use switchover.fence: command or person",
             )
+        try:
+            self.acls.check_may_change()
+        except UsageError as error:
+            raise UsageError(
+                f"writers cannot be kept off: {error.message}",
+                code=error.code,
+                resolve="grant the flow's principal that right, as listed in docs/operations.md; or use "
+                "switchover.fence: command or person",
+            ) from error
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Create what is missing; return once the brokers show it. What a killed drill has made is ours."""

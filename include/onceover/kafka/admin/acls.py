@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeVar
+from uuid import uuid4
 
 from kafka.protocol.admin import ACLOperation, ACLPermissionType, ACLResourcePatternType
 
@@ -108,6 +109,14 @@ class AclAdmin:
     def may_write(self, absent: str) -> bool:
         """Tell the same of writing; nothing is written."""
         return may_on_absent(self._cluster, absent, "WRITE")
+
+    def check_may_change(self) -> None:
+        """Return where this login may change ACLs; one is deleted that nobody can have.
+
+        Raises:
+            As :meth:`delete`.
+        """
+        self.delete([Acl(LITERAL, "onceover", f"User:{uuid4()}", "*", "READ", ALLOW)])
 
     def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; one that exists already is left as it is.

@@ -631,6 +631,29 @@ def test_a_switchover_works_with_the_rights_of_its_rows(
         assert offset_of(target.admin_client, f"{replica.name}-billing", topic) == 3
 
 
+def test_who_may_make_no_acls_is_told_before_anybody_is_said_to_be_kept_off(
+    guarded: Pair, tmp_path: Path, unique_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was done; with the right, the next one passes."""
+    source, target = guarded
+    with switched(guarded, tmp_path, unique_name, (source.client, target.client)) as replica:
+        replica.configure(groups={"include": [f"{replica.name}.*"]})
+        topic = replica.topic()
+        replica.source.plain(topic, 0, replica.source.records(5))
+        here, there = command_rights("drill run --mode planned", replica.name)
+        with granted(source, source_rights(replica.name)), granted(target, target_rights(replica.name)):
+            replica.copy()
+        fewer = [(*row[:3], row[3].replace("ALTER", "").strip()) for row in here]
+        with granted(source, fewer), granted(target, there):
+            code, told = ran(replica, capsys)
+        error = told["error"]
+        assert (code, error["code"]) == (USAGE, "NOT_AUTHORIZED")
+        assert "ALTER on the cluster" in error["message"] and "grant" in error["resolve"]
+        with granted(source, here), granted(target, there):
+            code, told = ran(replica, capsys)
+        assert (code, told["verdict"]) == (DONE, "PASS"), trouble(told)
+
+
 def test_whoever_has_its_journal_deleted_lets_in_whom_it_keeps_off(
     replica: Switched, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
