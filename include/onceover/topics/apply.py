@@ -212,7 +212,9 @@ class TopicApply:
 
     def _configure_singly(self, name: str, steps: Sequence[SetConfig]) -> None:
         for step, problem in self._refused_singly(name, steps).items():
-            if step.diff.key == TIMESTAMP_TYPE:
+            if problem.code == KafkaCode.TOPIC_MISSING:
+                continue
+            if step.diff.key == TIMESTAMP_TYPE or problem.code not in _OVER_A_KEY:
                 self._refuse(step.source, problem, blocks=step.needed)
             elif step.diff.to is not None:
                 self._mark({name: self._kept(name).refusing({step.diff.key: step.diff.to})})

@@ -274,6 +274,22 @@ def test_keys_that_are_tried_one_by_one_are_tried_until_none_is_taken_any_more()
     assert world.managed["t"].refused == {"vendor.thing": "1"}
 
 
+@pytest.mark.parametrize("code", ["TOPIC_MISSING", "NOT_AUTHORIZED"])
+def test_what_is_refused_for_another_reason_than_its_value_is_tried_again(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kept as refused, it would be left out of the copy that is made anew: its retention, say."""
+    world = World({"t": 1}, {"t": 1}, {"t": {"retention.ms": "-1", "vendor.thing": "1"}})
+    world.enrol("t")
+    world.manage("t")
+    answers = (NeedsOperator("no", code=each) for each in ("INVALID_CONFIG", code, code))
+    monkeypatch.setattr(world, "alter_configs", lambda changes: dict.fromkeys(changes, next(answers)))
+    work = world.apply()
+    assert world.managed["t"].refused == {}
+    told = [] if code == "TOPIC_MISSING" else [(code, False)] * 2
+    assert [(r.code, r.blocks) for r in work.refused] == told
+
+
 def test_key_that_the_target_does_not_know_is_not_sent() -> None:
     """Where the target tells its keys, nothing has to be tried."""
     world = World({"t": 1}, config={"t": {"vendor.thing": "1"}}, keys=frozenset({"retention.ms"}))
