@@ -10,7 +10,7 @@ there already needs no change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -439,10 +439,16 @@ def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layo
         at_ms=now_ms(),
         since={**old.since, **dict.fromkeys(anew, layout.generation)},
         placed={**old.placed, **placed},
-        begun=old.begun_with(placed, anew, new.start),
+        begun=old.begun_with(placed, {*anew, *_unused(old, written)}, new.start),
     )
     # One that was left to another flow returns whole or not at all.
     return changed if changed.waits_to_be_placed else changed.back()
+
+
+def _unused(old: Enrolment, written: Iterable[SeededPosition]) -> set[int]:
+    """Return the partitions of which nothing was copied since their copy was placed to begin."""
+    stand = {each.seat.source.partition: each.seat.position for each in written}
+    return {p for p in old.begun & old.placed.keys() if stand.get(p) == old.placed[p].offset}
 
 
 def _changed(enrolment: Enrolment, topic: SeatedTopic, plan: SeedPlan, approved: Approval) -> Enrolment:

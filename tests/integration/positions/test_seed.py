@@ -397,13 +397,18 @@ def test_times_files_and_other_flows_name_positions(seeding: Seeding, tmp_path: 
     assert (code, positions(planned)) == (0, {f"{topic}:0": (None, 7, "skip", 7)})
 
 
-@pytest.mark.parametrize("copies", [False, True])
-def test_what_a_stranger_writes_behind_the_seeded_copy_is_found(seeding: Seeding, *, copies: bool) -> None:
+@pytest.mark.parametrize(("copies", "twice"), [(False, False), (True, False), (False, True)])
+def test_what_a_stranger_writes_behind_the_seeded_copy_is_found(
+    seeding: Seeding, *, copies: bool, twice: bool
+) -> None:
     """Nothing tells whose it is but where the copy was to begin: before its first record, too."""
     topic, replica = seeding.filled(partitions=1), seeding.replica
     replica.target_topic(topic)
     replica.target.plain(topic, 0, replica.target.records(10))
-    seeding("apply", "latest")
+    if twice:
+        # Somebody thinks better of it before anything is copied.
+        seeding("apply", "earliest")
+    seeding("apply", "latest", *(["--replace"] if twice else []))
     flow = replica.flow.watch.flow
     assert partition_of(audit(flow), topic).findings == ()
     replica.target.plain(topic, 0, replica.target.records(3, value=b"strange"))

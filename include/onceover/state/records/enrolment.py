@@ -216,7 +216,7 @@ class Enrolment:
         """Return ``begun`` for who places partitions of the topic.
 
         Args:
-            anew: those of them that are copied between other topics from then on.
+            anew: those of them that are copied between other topics from then on, or were not copied yet.
             start: of each, as it will be.
         """
         nobodys = {p for p in placed if p in anew or p not in self.start or self._is_given_away(p)}
