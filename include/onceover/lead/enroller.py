@@ -241,10 +241,12 @@ def _record(
     source: TopicInfo, target: TopicInfo, old: Enrolment | None, added: dict[int, int], generation: int
 ) -> Enrolment:
     placed = {partition: PlacedProgress(generation, offset, 0) for partition, offset in added.items()}
+    # From offset 0 on all that both logs hold is the copy's anyway: of most topics nothing is to be said.
+    begun = frozenset(partition for partition, offset in added.items() if offset)
     if old is not None:
-        start, begun = {**old.start, **added}, old.begun.union(added)
-        return replace(old, start=start, placed={**old.placed, **placed}, begun=begun)
-    ids, begun = (source.topic_id, target.topic_id), frozenset(added)
+        start = {**old.start, **added}
+        return replace(old, start=start, placed={**old.placed, **placed}, begun=old.begun | begun)
+    ids = source.topic_id, target.topic_id
     return Enrolment(source.name, target.name, *ids, added, now_ms(), placed=placed, begun=begun)
 
 

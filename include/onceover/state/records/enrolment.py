@@ -30,7 +30,7 @@ from onceover.state.records.value import (
 T = TypeVar("T")
 VERSION = 1
 # The record of a topic is one record of the state, which takes 1 MiB. Compressed it has at most 48 bytes a
-# partition, with everything in it (measured); 22 after enrolment alone.
+# partition, with everything in it (measured); 20 after enrolment alone.
 MOST_PARTITIONS: Final = 20_000
 
 
