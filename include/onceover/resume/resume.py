@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from onceover.errors import OnceoverError, Retriable, Superseded
+from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
@@ -72,15 +72,22 @@ class PartitionsSeen:
 def check_instance(
     progress: Iterable[CommittedOffset], generation: int, instance: tuple[int, int], lane: int
 ) -> None:
-    """Stop when a newer instance of this very lane has claimed it.
+    """Stop when a newer instance of this very lane has claimed it, or a newer generation its partitions.
 
-    Only within the own generation (``INSTANCES_WITHIN_A_GENERATION``, docs/protocol.md).
+    Instances only within the own generation (``INSTANCES_WITHIN_A_GENERATION``, docs/protocol.md).
 
     Raises:
         Superseded: a newer instance runs.
+        MustReset: the layout that was read is not the newest: a broker may tell what it knew while it led the
+            state, as long as it has not heard that it does no more. Look again.
     """
     for offset in progress:
         meta = beside(offset).meta
+        if meta is not None and meta.generation > generation:
+            raise MustReset(
+                f"generation {meta.generation} has written the progress of lane {lane}'s partitions, and the"
+                f" layout that was read is of generation {generation}"
+            )
         if meta is not None and meta.generation == generation and meta.instance > instance:
             raise Superseded(
                 f"a newer attempt of lane {lane} runs",

@@ -7,6 +7,8 @@ everything before that step and wakes up later, in a world that has moved on.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -25,12 +27,14 @@ from onceover.operate.repair import RepairRequest
 from onceover.state import names
 from onceover.state.committed import read_progress
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
+from onceover.state.log import StateLog
+from onceover.state.read import read_log
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.runs import supervisor
 from onceover.wiring.watch import FlowWatch
-from tests.support.flows.feeds import held
+from tests.support.flows.feeds import PARTITIONS, held
 from tests.support.flows.flowcase import (
     TIMEOUT_S,
     FlowCase,
@@ -39,6 +43,7 @@ from tests.support.flows.flowcase import (
     busy_lane,
     owned_by,
 )
+from tests.support.flows.flows import InlineFlow
 from tests.support.flows.operations import apply_repair
 from tests.support.session.wait import wait_until
 
@@ -366,3 +371,57 @@ def test_a_position_written_beside_a_live_run_stands(case: FlowCase, operation: 
 def test_leader_timeouts_are_shorter_than_lane_timeouts() -> None:
     """A dead leader's open transaction must not hold up a reader of the layout longer than a dead lane's."""
     assert LEADER_TIMEOUT_MS <= LANE_TIMEOUT_MS
+
+
+def stay_behind(monkeypatch: pytest.MonkeyPatch, told: Mapping[str, Any], reads: int) -> None:
+    """Have whoever reads the layout in this process be told what stood there before, so many times."""
+    left, catch_up, poll = [reads], StateLog.catch_up, StateLog.poll
+
+    def is_stale(log: StateLog) -> bool:
+        return log._tp.partition == names.STATE_LEADER and left[0] > 0
+
+    def stale_catch_up(log: StateLog, **options: bool) -> dict[str, Any]:
+        if not is_stale(log):
+            return catch_up(log, **options)
+        left[0] -= 1
+        log.values = dict(told)
+        return log.values
+
+    monkeypatch.setattr(StateLog, "catch_up", stale_catch_up)
+    monkeypatch.setattr(StateLog, "poll", lambda log, **how: not is_stale(log) and poll(log, **how))
+
+
+def test_a_lane_that_is_told_the_layout_of_before_copies_nothing_beside_a_newer_generation(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that was frozen tells what it knew as the leader of the state, until it hears of the next one.
+
+    Of a newer generation with fewer lanes nobody fences the ids that only the older one has.
+    """
+    case.flow(lanes=PARTITIONS)
+    case.kill(Step.COMMITTED, 1)
+    older = case.layout()
+    _, target = open_clusters(case.flow().watch.flow)
+    with target:
+        told = read_log(target, names.state_topic(case.name), names.STATE_LEADER, wait=True)
+    assert older is not None and older.lanes == PARTITIONS
+    flow = case.flow(lanes=1)
+    with case.process(forever=True):
+        wait_until(lambda: case.owners() == {2}, TIMEOUT_S, "the newer generation has its partitions")
+        # Two looks for each time that it takes its id.
+        stay_behind(monkeypatch, told, 4)
+        old = LaneThread(flow, older, PARTITIONS - 1)
+        old.start()
+        wait_until(lambda: not old.is_alive() or 1 in case.owners(), TIMEOUT_S, "it goes on, or does not")
+        case.feed()
+        wait_until(lambda: lag(flow) == 0, TIMEOUT_S, "all is copied")
+        old.stop()
+        problem = old.finish()
+    case.flow().copy()
+    case.assert_complete()
+    assert isinstance(problem, Fenced)
+
+
+def lag(flow: InlineFlow) -> int:
+    """Return how many offsets a flow has still to copy."""
+    return sum(partition["lag_offsets"] for partition in flow.status()["partitions"])

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from uuid import UUID
 
-from onceover.errors import UsageError
+import pytest
+
+from onceover.errors import MustReset, Superseded, UsageError
+from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
-from onceover.resume.resume import LaneWriter, PartitionsSeen, gather, map_partition
+from onceover.resume.resume import LaneWriter, PartitionsSeen, check_instance, gather, map_partition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
 from onceover.stops.aside import Troubles, TroubleSide
 from onceover.stops.codes import WaitCode
+from onceover.wire.progress import ProgressMeta
 from tests.support.fakes.fakecluster import FakeCluster
 
 MAP = names.map_topic("f")
@@ -78,3 +83,17 @@ def test_an_offset_map_that_was_deleted_is_waited_for_until_the_run_has_made_it_
         assert "the run makes it anew" in problem.error.message
         troubles.note(tp, problem.side, problem.error, in_use=False)
         assert not troubles.will_end(tp)
+
+
+@pytest.mark.parametrize(
+    ("generation", "instance", "raised"),
+    [(1, (9, 9), None), (2, (4, 4), None), (2, (4, 5), Superseded), (3, (1, 1), MustReset)],
+)
+def test_a_lane_goes_on_from_its_own_progress_and_older_ones(
+    generation: int, instance: tuple[int, int], raised: type[Exception] | None
+) -> None:
+    """A newer generation's is a sign that the layout it has read is one of before, whatever its instance."""
+    meta = ProgressMeta(str(UUID(int=1)), str(UUID(int=2)), 0, 0, generation, instance, 5)
+    progress = [CommittedOffset(0, 5, 0, meta.encode())]
+    with nullcontext() if raised is None else pytest.raises(raised):
+        check_instance(progress, 2, (4, 4), 0)
