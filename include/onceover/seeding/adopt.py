@@ -10,11 +10,11 @@ also to the ends that the copies had when they were listed: up to there they are
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
@@ -33,6 +33,7 @@ from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
 from onceover.state.fencing import fence
 from onceover.wire.mirrormaker import (
     SourceConnector,
+    SourceOffset,
     decode_offset_sync,
     decode_source_connector,
     decode_source_offset,
@@ -118,10 +119,12 @@ class _Look:
     Args:
         written: high watermarks of the copies and of MirrorMaker's offsets.
         stable: last stable offsets of the copies.
+        stored: where the newest entry under each of its keys is, in an offsets topic that it shares.
     """
 
     written: Mapping[TopicPartition, int]
     stable: Mapping[TopicPartition, int]
+    stored: Mapping[tuple[TopicPartition, bytes], int]
 
     def differs_from(self, seats: Iterable[Seat]) -> bool:
         """Tell whether any copy has another end than it had when its seat was read."""
@@ -277,7 +280,9 @@ class MirrorMakerOrigin:
 
     def _look(self, target: Cluster, seats: Sequence[Seat]) -> _Look:
         """Return where everything ends now that MirrorMaker writes, or would write."""
-        own = target.topics([self.mirror.offsets_topic]).get(self.mirror.offsets_topic)
+        # Workers that stay have other connectors, which never stand still.
+        shared = self.mirror.workers_stay
+        own = None if shared else target.topics([self.mirror.offsets_topic]).get(self.mirror.offsets_topic)
         offsets = [TopicPartition(own.name, p) for p in own.partitions] if own else []
         # All of them: asked by name, one that is not there yet may be one that may not be described.
         topics = target.topics()
@@ -286,7 +291,8 @@ class MirrorMakerOrigin:
         written = target.list_offsets(offsets + there, calls.LATEST, calls.READ_UNCOMMITTED)
         stable = target.list_offsets(there, calls.LATEST)
         missing = dict.fromkeys(copies, 0)
-        return _Look({**missing, **written}, {**missing, **stable})
+        newest = {(each.log, each.key): each.at for each in _entries(target, self.mirror)} if shared else {}
+        return _Look({**missing, **written}, {**missing, **stable}, newest)
 
     # ---- one partition
 
@@ -374,6 +380,23 @@ def read_syncs_on(target: Cluster, mirror: MirrorMakerNames) -> str | None:
     return sides.pop() if len(sides) == 1 else None
 
 
+class _Entry(NamedTuple):
+    """What MirrorMaker has stored of a partition, in which log of its offsets topic, and at which offset."""
+
+    log: TopicPartition
+    at: int
+    key: bytes
+    said: SourceOffset
+
+
+def _entries(target: Cluster, mirror: MirrorMakerNames) -> Iterator[_Entry]:
+    """Yield what MirrorMaker has stored, out of all that is in its offsets topic; nothing without one."""
+    for tp, record in read_topic(target, mirror.offsets_topic):
+        said = None if record.key is None else decode_source_offset(record.key, record.value)
+        if record.key is not None and said is not None and said.cluster == mirror.source:
+            yield _Entry(tp, record.offset, record.key, said)
+
+
 def read_stored(target: Cluster, mirror: MirrorMakerNames) -> tuple[dict[TopicPartition, int], set[str]]:
     """Return the last copied source offsets that MirrorMaker has stored, and the connectors that did.
 
@@ -394,12 +417,10 @@ def read_stored(target: Cluster, mirror: MirrorMakerNames) -> tuple[dict[TopicPa
     newest: dict[tuple[TopicPartition, bytes], int | None] = {}
     places: dict[bytes, TopicPartition] = {}
     connectors = {CONNECTOR}
-    for tp, record in read_topic(target, mirror.offsets_topic):
-        entry = None if record.key is None else decode_source_offset(record.key, record.value)
-        if record.key is not None and entry is not None and entry.cluster == mirror.source:
-            newest[tp, record.key] = entry.offset
-            places[record.key] = TopicPartition(entry.topic, entry.partition)
-            connectors.add(entry.connector)
+    for log, _, key, said in _entries(target, mirror):
+        newest[log, key] = said.offset
+        places[key] = TopicPartition(said.topic, said.partition)
+        connectors.add(said.connector)
     stored: dict[TopicPartition, int] = {}
     for (_, key), offset in newest.items():
         if offset is not None:

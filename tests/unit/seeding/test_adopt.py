@@ -151,6 +151,7 @@ class Adopting:
         decided: Mapping[TopicPartition, int] | None = None,
         meanwhile: Callable[[], None] = lambda: None,
         finding: Finding | OnceoverError | None = None,
+        mirror: MirrorMakerNames = MIRROR,
     ) -> None:
         def find(_: Seat) -> Finding:
             meanwhile()
@@ -166,7 +167,7 @@ class Adopting:
         monkeypatch.setattr(adopt, "fence", lambda *_: None)
         source: Any = SimpleNamespace(alias="east")
         self.place = FlowClusters("f", source, target)
-        self.origin = MirrorMakerOrigin(MIRROR, decided or {}, settle_s=0)
+        self.origin = MirrorMakerOrigin(mirror, decided or {}, settle_s=0)
 
     def read(self, *topics: SeatedTopic) -> SeedOffsets:
         return self.origin.read(self.place, topics)
@@ -210,6 +211,33 @@ def test_what_grows_while_it_is_compared_is_somebody_who_writes(
     adopting = Adopting(monkeypatch, target, meanwhile=lambda: grow(target, tp))
     found = adopting.read(topic(seat(0, target_end=1000), seat(1), seat(2)))
     assert (codes(found), found.offsets) == (["MM2_WRITES"], {})
+
+
+@pytest.mark.parametrize(
+    ("connector", "source", "refused"),
+    [("other", "east", []), ("mirror", "north", []), ("mirror", "east", ["MM2_WRITES"])],
+)
+def test_other_connectors_of_workers_that_stay_go_on_writing_offsets(
+    monkeypatch: pytest.MonkeyPatch, connector: str, source: str, refused: list[str]
+) -> None:
+    """Their topic never stands still: what counts there is what this MirrorMaker has stored."""
+    target, stored = logs(1000, 0), [entry(1, "mirror", "east")]
+
+    def meanwhile() -> None:
+        grow(target, _OFFSETS)
+        stored.append(entry(11, connector, source))
+
+    monkeypatch.setattr(adopt, "read_topic", lambda *_: ((_OFFSETS, each) for each in stored))
+    mirror = replace(MIRROR, workers_stay=True)
+    adopting = Adopting(monkeypatch, target, meanwhile=meanwhile, mirror=mirror)
+    found = adopting.read(topic(seat(0, target_end=1000), seat(1)))
+    assert (codes(found), bool(found.offsets)) == (refused, not refused)
+
+
+def entry(offset: int, connector: str, source: str) -> Any:
+    """Return a record of Connect's offsets topic; only those of mirrors name a cluster."""
+    place = {"cluster": source, "partition": 0, "topic": "a"} if connector == "mirror" else {"file": "x"}
+    return SimpleNamespace(offset=offset, key=json.dumps([connector, place]).encode(), value=b'{"offset": 1}')
 
 
 @pytest.mark.parametrize("tasks", [0, 1])
