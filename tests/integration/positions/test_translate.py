@@ -261,6 +261,24 @@ def test_receipts_add_up_after_a_merge(
     assert removed > 0
 
 
+def test_receipts_are_not_made_anew_under_a_run_that_writes_them(
+    replica: Replica, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's query ends once the folder that it writes to is gone."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(3))
+    own = tmp_path / "var" / replica.flow.name / "receipts" / "00000001-a"
+    own.mkdir(parents=True)
+    with replica.running():
+        wait_until(lambda: len(replica.target_records(topic)) == 3, 60.0, "it copies", poll_s=0.1)
+        code, document = replica.command(capsys, "receipts", "rebuild", str(replica.flow.path))
+    assert (code, own.is_dir()) == (2, True)
+    assert "onceover stop" in document["error"]["resolve"]
+    code, document = replica.command(capsys, "receipts", "rebuild", str(replica.flow.path))
+    assert (code, document["records"], own.exists()) == (0, 3, False)
+
+
 @pytest.mark.soak
 def test_a_target_topic_that_was_made_anew_is_not_covered(replica: Replica) -> None:
     """What the map says is about another topic of the same name."""

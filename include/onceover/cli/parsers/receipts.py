@@ -10,6 +10,7 @@ _EXAMPLES: Final = """examples:
   onceover receipts rebuild flights-dr
 
 The table under var/<flow>/receipts is a projection of the offset map: deleting it loses nothing.
+The flow may not run meanwhile: a run writes to the table, and ends when its part of it is gone.
 """
 
 
