@@ -15,6 +15,8 @@ from onceover.topics.scope import Rules, ScopeDecision
 
 _INCLUDE: Final = "topics.include"
 _NAMED: Final = 5
+# Brokers leave out of a list of topics what a login may not describe, as if it were not there.
+_UNSEEN: Final = "where it is there, grant DESCRIBE on it, without which brokers do not show it"
 
 
 def scope_remarks(flow: str, rules: Rules, decisions: Collection[ScopeDecision]) -> list[Refusal]:
@@ -49,7 +51,7 @@ def _nothing(flow: str, rules: Rules) -> Refusal:
         TopicCode.NOTHING_IN_SCOPE,
         f"no topic of the source is in scope of flow {flow}, nothing is copied: "
         f"{', '.join(rules.include[:_NAMED])}{more}",
-        f"correct the patterns, or create the topic; which is in and which is out: {_look(flow)}",
+        f"correct the patterns, or create the topic; {_UNSEEN}; which is in and which is out: {_look(flow)}",
         blocks=False,
     )
 
@@ -66,7 +68,9 @@ def _idle(flow: str, pattern: str, decisions: Iterable[ScopeDecision]) -> Refusa
         _INCLUDE,
         TopicCode.PATTERN_WITHOUT_TOPIC,
         why,
-        f"correct the pattern, or leave it for topics that will come; all topics: {_look(flow)}",
+        "correct the pattern, or leave it for topics that will come; "
+        + (f"{_UNSEEN}; " if left_out is None else "")
+        + f"all topics: {_look(flow)}",
         blocks=False,
     )
 

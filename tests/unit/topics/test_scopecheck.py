@@ -34,6 +34,8 @@ def test_flow_that_matches_no_topic_is_told_once(topics: list[str], exclude: tup
     assert (remark.code, remark.blocks) == (TopicCode.NOTHING_IN_SCOPE, False)
     assert "a[.].*" in remark.message
     assert "onceover flow check f --explain" in remark.resolve
+    # Brokers leave out what a login may not describe, as if it were not there.
+    assert "grant DESCRIBE" in remark.resolve
 
 
 def test_pattern_that_matches_nothing_is_named() -> None:
@@ -41,6 +43,7 @@ def test_pattern_that_matches_nothing_is_named() -> None:
     (remark,) = remarks(["orders"], ["orders", "flihgts[.].*"])
     assert (remark.code, remark.blocks) == (TopicCode.PATTERN_WITHOUT_TOPIC, False)
     assert "flihgts[.].* matches no topic" in remark.message
+    assert "grant DESCRIBE" in remark.resolve
 
 
 def test_pattern_whose_topics_are_all_left_out_says_why() -> None:
