@@ -79,6 +79,7 @@ class Why:
         details: what stands behind it.
         close: names that may have been meant.
         partitions: the entries of ``status``.
+        is_refused: what would tell was asked, and has refused it: a right is missing, or a setting is wrong.
     """
 
     topic: str
@@ -94,10 +95,13 @@ class Why:
     details: tuple[str, ...] = ()
     close: tuple[str, ...] = ()
     partitions: tuple[Mapping[str, Any], ...] = ()
+    is_refused: bool = False
 
     @property
     def exit_code(self) -> int:
         """0 where it is as it should be, 3 for a person, 5 where nobody knows now, 2 for no such name."""
+        if self.is_refused:
+            return PERSON
         return worst([_EXITS.get(self.answer, OK), *(_EXITS.get(_state(p), OK) for p in self.partitions)])
 
     def document(self) -> dict[str, Any]:
@@ -268,12 +272,14 @@ class _Name:
             return Why(answer=Answer.LEFT_OUT, line=line, **common)
         if status["error"] is not None:
             line, error = f"whether {topic} is copied is not known: nothing of its flow is", status["error"]
-            common |= {"code": error["code"], "resolve": error["resolve"]}
+            line += _refusal(error)
+            common |= {"code": error["code"], "resolve": error["resolve"], "is_refused": _refuses(error)}
             return Why(answer=Answer.UNKNOWN, line=line, **common)
         if not status["topics"] and (silent := self._silent()):
             who = " and ".join(side["alias"] for side in silent)
-            line = f"whether {topic} is there is not known: {who} cannot be asked"
+            line = f"whether {topic} is there is not known: {who} cannot be asked{self._why_silent()}"
             common |= {"code": self._silence_code(), "resolve": silent[0]["error"]["resolve"]}
+            common["is_refused"] = self._is_refused()
             return Why(answer=Answer.UNKNOWN, line=line, details=_by_file(decision), **common)
         inside = decision is not None and decision.inside
         close = difflib.get_close_matches(topic, [*self._topics, *self._copies()], n=2)
@@ -287,6 +293,13 @@ class _Name:
     def _silent(self) -> list[Mapping[str, Any]]:
         sides = [self._status[side] for side in ("source", "target")]
         return [side for side in sides if side["error"] is not None]
+
+    def _is_refused(self) -> bool:
+        return any(_refuses(side["error"]) for side in self._silent())
+
+    def _why_silent(self) -> str:
+        """Return what the clusters that have refused it said, as the end of a line."""
+        return "".join(_refusal(side["error"]) for side in self._silent())
 
     def _silence_code(self) -> str | None:
         """Return the code that ``status`` has for the first cluster that does not answer."""
@@ -318,6 +331,7 @@ class _Name:
             target_topic=row["target_topic"],
             details=tuple(self._standing(row)),
             partitions=(row,),
+            is_refused=answer is Answer.UNKNOWN and self._is_refused(),
         )
 
     def _words(self, answer: Answer, row: Mapping[str, Any], name: str) -> tuple[str, str | None, str | None]:
@@ -354,7 +368,8 @@ class _Name:
         silent = self._silent()
         who = " and ".join(side["alias"] for side in silent) or "a broker of the source"
         stands = f" up to source offset {row['position']}" if row["position"] is not None else ""
-        line = f"{name} is copied to {copy}{stands}; what it lacks is not known: {who} does not answer"
+        why = self._why_silent() or f": {who} does not answer"
+        line = f"{name} is copied to {copy}{stands}; what it lacks is not known{why}"
         resolve = next((side["error"]["resolve"] for side in silent if side["error"]["resolve"]), None)
         return line, self._silence_code(), resolve
 
@@ -454,6 +469,15 @@ def _together(
 def _some(lines: Sequence[str]) -> tuple[str, ...]:
     more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
     return (*lines[:_SHOWN], *more)
+
+
+def _refuses(error: Mapping[str, Any]) -> bool:
+    """Tell whether who was asked has answered, so that it does not pass by itself."""
+    return bool(error["exit"] != TEMPORARY)
+
+
+def _refusal(error: Mapping[str, Any]) -> str:
+    return f": {error['message']}" if _refuses(error) else ""
 
 
 def _named(topic: str, partition: int | None) -> str:

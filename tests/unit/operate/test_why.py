@@ -135,10 +135,10 @@ def test_a_cluster_that_does_not_answer_has_the_code_of_status() -> None:
 
 
 def test_of_a_flow_that_cannot_be_read_nothing_is_called_missing() -> None:
-    """Its file may be broken."""
+    """Its file may be broken, which somebody has to correct."""
     error = {**UsageError("unknown key tarket", code="bad_config", resolve="correct it").as_dict(), "exit": 2}
     found = explain_name({**status(), "partitions": [], "topics": [], "error": error}, "shop.orders")
-    assert (str(found.answer), found.exit_code, found.resolve) == ("unknown", 5, "correct it")
+    assert (str(found.answer), found.exit_code, found.resolve) == ("unknown", 3, "correct it")
 
 
 def test_topic_is_as_its_worst_partition() -> None:
@@ -200,6 +200,23 @@ def test_silent_cluster_makes_nothing_missing() -> None:
     assert (str(other.answer), other.exit_code) == ("unknown", 5)
     dark = status(target={"alias": "west", "error": _AWAY}, topics=[])
     assert explain_name(dark, "shop.orders", None, decide).line.endswith("west cannot be asked")
+
+
+def test_who_may_not_look_is_told_which_right_and_waits_for_a_person() -> None:
+    """The cluster has answered: to run it again brings nothing."""
+    no = {"code": "NOT_AUTHORIZED", "message": "east refuses it: READ on t", "resolve": "grant it", "exit": 2}
+    silent = {"alias": "east", "error": no}
+    known = status(row(state="unknown", lso=None, lag_offsets=None), source=silent, topics=[])
+    dark = status(source=silent, topics=[])
+    lost = status(error=no, topics=[])
+    for found in (
+        explain_name(known, "shop.orders", 0, decide),
+        explain_name(dark, "shop.orders", None, decide),
+        explain_name(lost, "shop.orders", None, decide),
+    ):
+        assert (str(found.answer), found.exit_code, found.code) == ("unknown", 3, "NOT_AUTHORIZED")
+        assert "east refuses it: READ on t" in found.line and found.resolve == "grant it"
+        assert "does not answer" not in found.line
 
 
 def test_copy_that_was_given_away_says_from_where_on() -> None:
