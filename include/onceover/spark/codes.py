@@ -17,6 +17,7 @@ class SparkCode(Code):
     TOO_FEW_SLOTS = auto()
     WORKER_KILLED = auto()
     WORKER_LATE = auto()
+    RUN_FILES_GONE = auto()
     JVM_GONE = auto()
     JVM_UNREACHABLE = auto()
     STOPS_UNKNOWN = auto()

@@ -57,6 +57,13 @@ _KNOWN_TO_PASS: Final = (
         _RUN_AGAIN,
     ),
     (
+        # A hint, no more: the next run has folders of its own (`driver.py` names them).
+        SparkCode.RUN_FILES_GONE,
+        re.compile(r"/(receipts|checkpoint)/[0-9]{8}-[0-9a-f]+/\S* does not exist"),
+        "somebody has removed what the run writes below ONCEOVER_HOME: receipts, or its checkpoint",
+        _RUN_AGAIN,
+    ),
+    (
         SparkCode.SPARK_MASTER_GONE,
         re.compile(
             r"All masters are unresponsive|Master removed our application|context stopped while waiting"

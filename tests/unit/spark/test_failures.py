@@ -113,6 +113,10 @@ def test_foreign_exception_fails_at_once_with_type_text_and_place() -> None:
         ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "WORKER_KILLED"),
         ("org.apache.spark.SparkException: Python worker failed to connect back.", "WORKER_LATE"),
         ("Python worker did not connect back in time", "WORKER_LATE"),
+        (
+            "File file:/v/f/receipts/00000003-3450350082fc74c9/_spark_metadata does not exist",
+            "RUN_FILES_GONE",
+        ),
         ("All masters are unresponsive! Giving up.", "SPARK_MASTER_GONE"),
         ("Job 3 cancelled because SparkContext was shut down", "JVM_GONE"),
     ],
