@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from onceover.errors import OnceoverError
 from onceover.process.java import ensure_java
 from onceover.spark.launch import archive
-from onceover_lab.embed.jars import COORDINATES, DEFAULT_VERSION, kafka_jars
+from onceover_lab.embed.jars import COORDINATES, DEFAULT_VERSION, JAR_SETS, kafka_jars
 from onceover_lab.embed.makearchive import make_archive
 
 log = logging.getLogger("setup")
@@ -27,7 +27,9 @@ def main() -> int:
                 COORDINATES, executor.map(lambda item: kafka_jars(*item), COORDINATES), strict=True
             ):
                 log.info("Kafka %s, %s: %d jars", version, jar_set, len(list(path.glob("*.jar"))))
-        log.info("Kafka %s starts quicker with %s", DEFAULT_VERSION, make_archive(DEFAULT_VERSION).name)
+        for jar_set in JAR_SETS:
+            name = make_archive(DEFAULT_VERSION, jar_set).name
+            log.info("Kafka %s, %s, starts quicker with %s", DEFAULT_VERSION, jar_set, name)
         log.info("Spark starts quicker with %s", archive.make_archive().name)
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 -- an expected failure: its text says what to do

@@ -18,6 +18,7 @@ from onceover.errors import Retriable
 from onceover.process.children import POLL_INTERVAL_S, STOP_TIMEOUT_S, ChildProcess
 from onceover.process.java import collector_flags, find_java
 from onceover_lab.embed import config as broker_config
+from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
 from onceover_lab.embed.javatmp import temporary_flag
 from onceover_lab.embed.node import QUICK_FLAG
@@ -71,7 +72,7 @@ def worker_java_arguments(version: str, heap_mb: int, plugins: Sequence[Path] = 
     """Return what Java is told for a worker: quick to start; right for trials, wrong for measurements."""
     jars = classpath(kafka_jars(version, "connect"))
     arguments = [f"-Xmx{heap_mb}m", *collector_flags(), "-XX:+ExitOnOutOfMemoryError", QUICK_FLAG]
-    return [*arguments, "-cp", ":".join([jars, *map(str, plugins)])]
+    return [*arguments, *archive_flags(version, "connect"), "-cp", ":".join([jars, *map(str, plugins)])]
 
 
 def lists_connectors(port: int) -> bool:

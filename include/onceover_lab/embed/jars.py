@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from onceover.errors import Retriable, UsageError
@@ -32,6 +32,7 @@ from onceover.process.java import find_java
 log = logging.getLogger(__name__)
 
 JarSet = Literal["broker", "connect"]
+JAR_SETS: Final[tuple[JarSet, ...]] = get_args(JarSet)
 DEFAULT_VERSION: Final = "4.3.0"
 # Two cold resolutions took 50-85 s on two cores; a slow network may need ten times as long.
 RESOLVE_TIMEOUT_S: Final = 900

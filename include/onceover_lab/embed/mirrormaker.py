@@ -10,6 +10,7 @@ from typing import Final, Self
 from onceover.process.children import STOP_TIMEOUT_S, ChildProcess
 from onceover.process.java import find_java
 from onceover_lab.embed import config as broker_config
+from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
 from onceover_lab.embed.javatmp import temporary_flag
 from onceover_lab.embed.security import write_private
@@ -75,6 +76,7 @@ class MirrorMaker:
                 str(find_java().executable),
                 f"-Xmx{heap_mb}m",
                 "-XX:+ExitOnOutOfMemoryError",
+                *archive_flags(version, "connect"),
                 temporary_flag(home),
                 f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
                 "-cp",

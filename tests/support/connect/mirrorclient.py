@@ -7,7 +7,8 @@ from pathlib import Path
 
 from onceover.process.children import run_to_end
 from onceover.process.java import find_java
-from onceover_lab.embed.jars import classpath, kafka_jars
+from onceover_lab.embed.archive import archive_flags
+from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
 
 UNKNOWN = "never-heard-of"
 _SOURCE = Path(__file__).parents[1] / "java" / "MirrorQuestions.java"
@@ -64,7 +65,8 @@ class Answers:
 def ask(bootstrap: str, naming: str, source_alias: str, log: Path) -> Answers:
     """Ask about a source cluster, under the policy that ``naming`` stands for."""
     jars = classpath(kafka_jars(jar_set="connect"))
-    quick = ["-XX:TieredStopAtLevel=1", "-Dlog4j2.level=ERROR"]
+    archive = archive_flags(DEFAULT_VERSION, "connect")
+    quick = ["-XX:TieredStopAtLevel=1", *archive, "-Dlog4j2.level=ERROR"]
     questions = [str(_SOURCE), bootstrap, _POLICIES[naming], source_alias, UNKNOWN]
     command = [str(find_java().executable), *quick, "-cp", jars, *questions]
     code = run_to_end(command, name="MirrorClient", log_path=log, timeout_s=_TIMEOUT_S)
