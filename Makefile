@@ -23,7 +23,7 @@ help: ## Show this list
 
 setup: $(STAMP) ## Prepare .venv, Java and Kafka (quick when done already)
 
-$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/python scripts/prepare.py scripts/native.py include/onceover/spark/launch/trial.py include/onceover/spark/launch/quickstart.py include/onceover_lab/embed/archive.py include/onceover_lab/embed/makearchive.py include/onceover_lab/embed/trials.py $(wildcard include/onceover_lab/embed/checksums/*.txt) $(shell find include/onceover -name '*.c')
+$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py scripts/native.py include/onceover/spark/launch/trial.py include/onceover/spark/launch/quickstart.py include/onceover_lab/embed/archive.py include/onceover_lab/embed/makearchive.py include/onceover_lab/embed/trials.py $(wildcard include/onceover_lab/embed/checksums/*.txt) $(shell find include/onceover -name '*.c')
 	@scripts/setup
 	@touch $@
 
