@@ -127,12 +127,25 @@ def _await(futures: Mapping[Any, Future[Any]]) -> None:
 
 
 def _ask(port: int, method: str, path: str, body: object = None) -> Any:
+    """Return the answer; a worker that rebalances, or has not read of a connector yet, is asked again."""
+    answers: list[bytes] = []
+
+    def answered() -> bool:
+        status, answer = _answer(port, method, path, body)
+        answers[:] = [answer]
+        return status < http.client.BAD_REQUEST
+
+    _until(answered, f"{method} {path} is answered")
+    return json.loads(answers[0] or b"null")
+
+
+def _answer(port: int, method: str, path: str, body: object) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=_TIMEOUT_S)
     try:
         content = {"Content-Type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), content)
         answer = connection.getresponse()
-        return json.loads(answer.read() or b"null")
+        return answer.status, answer.read()
     finally:
         connection.close()
 
