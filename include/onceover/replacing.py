@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,14 +30,25 @@ def put(text: str, path: Path, *, for_all: bool = False) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    put_together({path: text}, for_all=for_all)
+
+
+def put_together(files: Mapping[Path, str], *, for_all: bool = False) -> None:
+    """Write files as ``put`` does, into folders that are there, once all are written: none on a full disk.
+
+    Raises:
+        OSError: one of them cannot be written.
+    """
+    made = {path: path.with_name(f".{path.name}.{secrets.token_hex(4)}") for path in files}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        if for_all:
-            fresh.chmod(0o644)
-        os.replace(fresh, path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
+        for path, fresh in made.items():
+            fresh.write_text(files[path], encoding="utf-8")
+            if for_all:
+                fresh.chmod(0o644)
+        for path, fresh in made.items():
+            os.replace(fresh, path)
+    finally:
+        for fresh in made.values():
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)

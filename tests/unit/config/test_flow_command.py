@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import tempfile
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -249,9 +247,14 @@ def test_import_writes_all_files_or_none(tmp_path: Path, monkeypatch: pytest.Mon
     if fault == "a directory":
         (out / "west-to-east.yaml").mkdir()
     else:
-        first = tempfile.mkstemp(dir=out)
-        second = OSError(errno.ENOSPC, "No space left on device")
-        monkeypatch.setattr(tempfile, "mkstemp", Mock(side_effect=[first, second]))
+        room = iter([True])
+
+        def write(path: Path, text: str, **_: str) -> int:
+            if not next(room, False):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return path.write_bytes(text.encode())
+
+        monkeypatch.setattr(Path, "write_text", write)
     with pytest.raises(BadConfig, match=r"is a directory|No space left"):
         _run("import", str(source), "--out", str(out), "--force")
     assert [each.read_text() for each in out.iterdir() if each.is_file()] == ["edited"]

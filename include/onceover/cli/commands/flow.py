@@ -7,10 +7,8 @@ is loaded where it is used: it takes longer to load than the rest takes to run.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import flows_dir, load_flow
 from onceover.config.flow.sides import resolve_clients
 from onceover.config.mirrormaker.mm2 import Mm2Import, import_mm2
+from onceover.replacing import put_together
 from onceover.shown import lined
 from onceover.topics.scope import ScopeDecision, explain, explain_all
 from onceover.topics.scopecheck import scope_remarks
@@ -120,7 +119,7 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
             folder.mkdir(parents=True)
             # As the files in it: who runs the flows may be another user.
             folder.chmod(0o755)
-        _write(files)
+        put_together(files, for_all=True)
     except OSError as error:
         fault = Fault(
             str(folder), "", f"cannot be written: {error.strerror}", "name another directory with --out"
@@ -206,20 +205,3 @@ def _read(path: Path) -> str:
         raise BadConfig([fault]) from error
     except UnicodeDecodeError:
         raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
-
-
-def _write(files: Mapping[Path, str]) -> None:
-    """Put texts in place, each at once, once all are written: on a full disk none is replaced."""
-    made: dict[Path, Path] = {}
-    try:
-        for file, text in files.items():
-            descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.stem}-", suffix=".tmp")
-            made[file] = Path(name)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            made[file].chmod(0o644)
-        for file, temporary in made.items():
-            temporary.replace(file)
-    finally:
-        for temporary in made.values():
-            temporary.unlink(missing_ok=True)
