@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
 
 from onceover.clock import now_ms
 from onceover.copy.account import Account, Waiting
@@ -24,16 +23,15 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.partition import PartitionCopy
 from onceover.copy.quota import Quota
 from onceover.copy.reading import Ends, NoEnds, Review, Source, Throttle
+from onceover.copy.refused import try_otherwise
 from onceover.copy.returns import Returns
 from onceover.copy.review import Reviewed
 from onceover.copy.suspects import Suspects
 from onceover.copy.turns import REQUEST_BYTES, Turns
-from onceover.handling.obstacles import TryOtherwise, obstacle_after
 from onceover.handling.pace import AnswerBudget
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
-from onceover.kafka.produce.refusals import TOO_LARGE, own_refused
-from onceover.kafka.produce.rounds import distinct_targets, made_bytes
+from onceover.kafka.produce.rounds import distinct_targets
 from onceover.model import TopicPartition
 from onceover.state.steps import Step, reached
 from onceover.stops.contents import damaged_batch, records_return
@@ -198,7 +196,7 @@ class CopyLoop:
         try:
             self._account.write_stops()
         except Refused as refused:
-            self._refused(refused)
+            try_otherwise(refused, self.partitions, self.me.flow)
         if offsets:
             # Not by a coordinator that is another one by now: it may have told something else.
             self._account.write_progress(offsets, moving=False)
@@ -427,7 +425,7 @@ class CopyLoop:
                 self.producer.make_room() if self.quota.most_bytes is None else self.producer.drain()
             )
         except Refused as refused:
-            self._refused(refused)
+            try_otherwise(refused, self.partitions, self.me.flow)
         finally:
             self.quota.told(self.producer.pause_s, self._sent_bytes)
 
@@ -446,28 +444,6 @@ class CopyLoop:
         for ack in acks:
             if ack.outgoing.source is not None:
                 self.partitions[ack.outgoing.source].acknowledged(ack)
-
-    def _refused(self, refused: Refused) -> NoReturn:
-        """Note what the target did not take, so that the next attempt deals with it; then reset.
-
-        Raises:
-            TryOtherwise: it does.
-            NeedsOperator: it is a record of our own, and will be refused again.
-            MustReset: it is one, and may not be.
-        """
-        outgoing = refused.outgoing
-        if outgoing.source is None:
-            raise own_refused(refused) from refused
-        partition = self.partitions[outgoing.source]
-        dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
-        apart = partition.obstacle.packing.apart
-        obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
-        if refused.code in TOO_LARGE and outgoing.header.count > 1 and made_bytes(outgoing):
-            # Or each of its neighbours would find out for itself, for a transaction of all.
-            for other in self.partitions.values():
-                if other.target.topic == outgoing.target.topic:
-                    other.obstacle.takes_less_than(outgoing.header.size_bytes, apart=apart)
-        raise TryOtherwise(f"{partition.source}: {refused}") from refused
 
     # ---- committing
 
@@ -503,7 +479,7 @@ class CopyLoop:
             for partition in written:
                 partition.target_epoch = epochs.get(partition.target)
         except Refused as refused:
-            self._refused(refused)
+            try_otherwise(refused, self.partitions, self.me.flow)
         if moved:
             self._account.write_progress(self._account.offsets(moved))
         reached(Step.PROGRESS_SENT)

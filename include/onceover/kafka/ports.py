@@ -317,6 +317,9 @@ class Refused(Exception):
         code: the broker's error code.
         reason: the broker's words; they never hold payload.
         named: the records it named, by their places in the batch; empty when it named none.
+
+    Attributes:
+        others: what it refused in the same answer, of other partitions.
     """
 
     def __init__(self, outgoing: Outgoing, code: int, reason: str, named: Sequence[int] = ()) -> None:
@@ -325,6 +328,7 @@ class Refused(Exception):
         self.code = code
         self.reason = reason
         self.named = tuple(named)
+        self.others: tuple[Refused, ...] = ()
 
 
 class TxnProducer(Protocol):

@@ -188,6 +188,7 @@ class FakeProducer:
             outgoing = self._unanswered.pop(0)
             refused = self.refuse(outgoing)
             if refused:
+                refused.others = tuple(other for o in self._unanswered if (other := self.refuse(o)))
                 raise refused
             base = self._ends.get(outgoing.target, TARGET_START)
             self._ends[outgoing.target] = base + outgoing.header.count

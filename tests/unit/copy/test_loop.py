@@ -384,6 +384,41 @@ def test_claim_whose_own_record_is_refused_ends_the_attempt(code: int, error: ty
     assert not setting.producer.committed
 
 
+def test_what_is_refused_together_is_dealt_with_together() -> None:
+    """Each attempt costs a transaction of all: a topic may hold such a record in every partition."""
+    bad = {A: 3, B: 1}
+    both = [(A, answer([stored(0, 5)], lso=5)), (B, answer([stored(0, 5)], lso=5))]
+    setting = Setting(
+        [both], FakeProducer(refuse=lambda out: Refused(out, 32, "why", [bad[out.source or A]]))
+    )
+    with pytest.raises(MustReset, match=r"t:0: .* and batches of 1 more partitions"):
+        setting.run({A: 5, B: 5})
+    assert {tp: p.obstacle.barrier for tp, p in setting.partitions.items()} == bad
+
+
+def test_the_first_batch_of_a_partition_decides_where_several_of_it_were_refused() -> None:
+    """What was behind it was made on the strength of it."""
+    refuse = FakeProducer(refuse=lambda outgoing: Refused(outgoing, -1, "why"))
+    setting = Setting([[(A, answer([stored(0, 5), stored(5, 5)], lso=10))]], refuse)
+    with pytest.raises(MustReset):
+        setting.run({A: 10, B: 0})
+    assert setting.partitions[A].obstacle.reencode == {0}
+
+
+def test_what_a_topic_takes_is_told_to_all_whoever_was_refused_first() -> None:
+    """Behind what they learn of their own batches, not before it."""
+    first = FakeProducer(refuse=lambda outgoing: Refused(outgoing, 10, "too large"))
+    setting = Setting([[(A, answer([stored(0, 4)], lso=4)), (B, answer([stored(0, 4)], lso=4))]], first)
+    for copy in setting.partitions.values():
+        copy.obstacle.reencode.add(0)
+    with pytest.raises(MustReset):
+        setting.run({A: 4, B: 4})
+    sent = {batch.source: batch.header.size_bytes for batch in setting.producer.sent}
+    assert {tp: p.obstacle.max_batch_bytes for tp, p in setting.partitions.items()} == {
+        tp: size_bytes // 2 for tp, size_bytes in sent.items()
+    }
+
+
 def test_two_batches_refused_as_bytes_are_both_sent_otherwise() -> None:
     """In one transaction, over the resets that each refusal costs: it ends, with every record copied once."""
 

@@ -273,6 +273,19 @@ def test_refused_content_is_told_and_never_committed(cluster: FakeCluster, code:
     never_committed(made, cluster)
 
 
+def test_all_that_an_answer_refuses_is_told(cluster: FakeCluster) -> None:
+    """Who deals with it one by one begins anew for each, and each partition may hold such a record."""
+    cluster.add_topic("u", UUID(int=9), ends=(0, 0, 0), leaders=dict.fromkeys(range(3), 1))
+    parts = [TopicPartition("u", number) for number in range(3)]
+    cluster.codes["answer"].extend([87, 0, 32])
+    made = producer(cluster)
+    with pytest.raises(Refused) as refused:
+        made.send([batch(tp) for tp in parts])
+    assert (refused.value.code, refused.value.outgoing.target) == (87, parts[0])
+    assert [(one.code, one.outgoing.target) for one in refused.value.others] == [(32, parts[2])]
+    never_committed(made, cluster)
+
+
 @pytest.mark.parametrize("code", [47, 90, 45, 49, 59, 120, 3, 6, 100, 139])
 def test_every_other_answer_to_produce_is_a_reset(cluster: FakeCluster, code: int) -> None:
     """Fenced, gap, unknown producer, gone, moved, or a code that nobody knows."""

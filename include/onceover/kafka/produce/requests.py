@@ -236,7 +236,11 @@ class ProduceLink:
         route.unanswered.append((batches, route.in_flight.sent(sum(len(b.batch) for b in batches))))
 
     def _read(self, route: _Route) -> list[_Again]:
-        """Take one answer; return the batches that may be sent again."""
+        """Take one answer; return the batches that may be sent again.
+
+        Raises:
+            Refused: the first batch of the answer that was; it has all others with it.
+        """
         throttle_ms, answers = route.connection.receive()
         if throttle_ms > 0:
             route.mute_until_s = time.monotonic() + throttle_ms / 1000
@@ -248,17 +252,24 @@ class ProduceLink:
             (self._topics[b.target.topic].topic_id if by_id else b.target.topic, b.target.partition): b
             for b in batches
         }
-        again = []
+        again: list[_Again] = []
+        refused: list[Refused] = []
         for topic, partition in answers:
             batch = waiting.pop((topic.topic_id if by_id else topic.name, partition.index), None)
             if batch is None:
                 # Its outcome is unknown, and so is that of the batch that this answer should be about.
                 route.connection.close()
                 raise Retriable(f"{self._cluster.alias} answers for a partition that nothing was sent to")
-            if not self._answered(batch, partition):
-                again.append(_Again(batch, partition.error_code))
+            try:
+                if not self._answered(batch, partition):
+                    again.append(_Again(batch, partition.error_code))
+            except Refused as error:
+                refused.append(error)
         if waiting:
             raise Retriable(f"no answer for {next(iter(waiting.values())).target}")
+        if refused:
+            refused[0].others = tuple(refused[1:])
+            raise refused[0]
         return again
 
     def _not_now(self, refused: Sequence[_Again], why: str) -> NotNow:
