@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +15,7 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from playwright.sync_api import Browser
+from playwright.sync_api import TimeoutError as TookTooLong
 
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.airflow_config import PASSWORDS_FILE, USERNAME
@@ -192,6 +193,18 @@ def failed_logs(airflow: AirflowStandalone, dag_id: str, run_id: str) -> str:
         f"{dag_id} {task_id}:\n{airflow.task_logs(dag_id, run_id, task_id, tries)}"
         for task_id, tries in failed.items()
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Have whoever waited at a browser in vain say what was to be seen there."""
+    try:
+        return (yield)
+    except TookTooLong as error:
+        person = item.funcargs.get("person") if isinstance(item, pytest.Function) else None
+        if isinstance(person, Person) and not getattr(error, "__notes__", ()):
+            person.tell(error)
+        raise
 
 
 @pytest.fixture(scope="package")

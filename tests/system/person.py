@@ -157,9 +157,9 @@ class Person:
         """Go to an address of this Airflow."""
         page = tab or self._page
         try:
-            with self._told_what_it_waits_for():
-                page.goto(f"{self._url}{path}")
-        except TookTooLong:
+            page.goto(f"{self._url}{path}")
+        except TookTooLong as error:
+            self.tell(error)
             # One that still waits for its next page answers no question about itself, however long.
             page.goto(_NOWHERE)
             raise
@@ -178,23 +178,18 @@ class Person:
         if dag_id is not None:
             self._go(f"/dags/{dag_id}")
             page.get_by_role("heading", name=dag_id, exact=True).first.wait_for()
-        with self._told_what_it_waits_for():
-            page.get_by_role("button", name="Trigger").first.click()
-            dialog = page.get_by_role("dialog")
-            dialog.get_by_text("Run Parameters").wait_for()
+        page.get_by_role("button", name="Trigger").first.click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text("Run Parameters").wait_for()
         return dialog
 
-    @contextmanager
-    def _told_what_it_waits_for(self) -> Iterator[None]:
-        """Have an error of somebody who lost patience say what the page shows, and what it was not told."""
-        try:
-            yield
-        except TookTooLong as error:
-            now, page = time.monotonic(), self._page
-            asked = [f"{r.method} {r.url} for {now - since:.0f} s" for r, since in self.unanswered.items()]
-            error.add_note(f"at {page.url}, unanswered: {asked}, load: {os.getloadavg()}")
-            error.add_note(page.inner_text("body")[:_SHOWN_CHARACTERS])
-            raise
+    def tell(self, error: TookTooLong) -> None:
+        """Have the error of somebody who lost patience say what the page shows, and what it was not told."""
+        now, page = time.monotonic(), self._page
+        asked = [f"{r.method} {r.url} for {now - since:.0f} s" for r, since in self.unanswered.items()]
+        error.add_note(f"at {page.url}, unanswered: {asked}, load: {os.getloadavg()}")
+        error.add_note(f"complaints: {self.complaints}")
+        error.add_note(page.inner_text("body")[:_SHOWN_CHARACTERS])
 
     def _go(self, path: str) -> None:
         """Go to a page of Airflow's from another one, if one is open.
