@@ -279,7 +279,10 @@ def _status(owner: int, mode: int) -> os.stat_result:
     [
         ("c.yaml", f"a: [{SECRET}", "not valid YAML"),
         ("c.yaml", f"a: 1\na: {SECRET}", "line 2: the key is given twice"),
-        ("c.properties", f"a=1\na={SECRET}", "line 2: a is given twice"),
+        ("c.properties", f"debug=1\ndebug={SECRET}", "line 2: debug is given twice"),
+        ("c.properties", f"ssl.key.pem=-----BEGIN\n{SECRET}\n", "line 2: begins with no key of a client"),
+        ("c.properties", f"sasl.password=\n{SECRET}", "line 2: begins with no key of a client"),
+        ("c.yaml", f"sasl.password:\n{SECRET}: 1", "line 2: begins with no key of a client"),
         ("c.properties", f"a={SECRET}\\u1", "line 1: \\u without"),
         ("c.properties", SECRET.encode() + b"\xff", "is not UTF-8 text"),
         ("c.properties", "a=" + "x" * (1 << 20), "is larger than 1 MiB"),
@@ -293,6 +296,21 @@ def test_a_broken_client_file_is_named_without_its_text(
     (line,) = _faults(lambda: _resolve(_write(tmp_path / name, text)))
     assert str(tmp_path / name) in line
     assert words in line
+
+
+@pytest.mark.parametrize("broken", [f"sasl.password{SECRET}", f"ssl.key.pem-----BEGIN{SECRET}"])
+def test_a_key_that_runs_into_its_value_is_named_without_it(tmp_path: Path, broken: str) -> None:
+    """The separator was forgotten."""
+    lines = _faults(lambda: _resolve(_write(tmp_path / "c.properties", f"bootstrap.servers=a:1\n{broken}")))
+    assert [line for line in lines if "…: not a client key that Onceover accepts" in line]
+
+
+def test_a_connection_s_key_that_may_be_a_value_is_not_repeated() -> None:
+    """Of one that is a client's, though not ours, the name is told: somebody has to remove it."""
+    first, second = _faults(
+        lambda: _connection(_json(extra={"bootstrap.servers": "a:1", SECRET: "x", "api.version.request": 1}))
+    )
+    assert ": …: not a client key" in first and "api.version.request: not a client key" in second
 
 
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:

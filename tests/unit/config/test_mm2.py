@@ -358,6 +358,15 @@ def test_security_that_cannot_be_translated_is_listed(text: str, reason: str) ->
     assert reason in entry.reason
 
 
+def test_lines_of_a_value_are_no_names_of_settings() -> None:
+    """A private key whose lines are not continued: each of them is a key to who reads properties."""
+    lines = [f"{SECRET.replace('-', '')}{number}/+x" for number in range(3)]
+    begin = "east.ssl.keystore.key=-----BEGIN PRIVATE KEY-----"
+    result = _import("\n".join([BASE, begin, *lines, "-----END PRIVATE KEY-----"]))
+    (entry,) = result.no_counterpart
+    assert (entry.key, entry.value) == ("…", "(not shown)")
+
+
 def test_a_setting_of_all_clusters_reaches_both() -> None:
     """MirrorMaker 2 lets client settings stand without a cluster's name."""
     flow = _flow(BASE + "security.protocol = SSL\nwest.security.protocol = PLAINTEXT")

@@ -23,6 +23,8 @@ PLAIN_ENDPOINT: Final = "enable.sasl.oauthbearer.unsecure.endpoint"
 # RFC 7628 3.1; a comma would begin the next one.
 _EXTENSION: Final = re.compile(r"[A-Za-z]+=[\x20-\x2b\x2d-\x7e]+")
 _TAKEN_EXTENSION: Final = "auth"
+# As clients have their keys, known to us or not: sasl.username, api.version.request.
+_DOTTED: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}(?:\.[a-z0-9_-]{1,40})+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +259,20 @@ def is_secret(key: str) -> bool:
     """Return whether the value of ``key`` must never be shown; unknown keys count as secret."""
     known = ALLOWED.get(SYNONYMS.get(key, key))
     return known is None or known.secret
+
+
+def shown_client_key(key: str) -> str | None:
+    """Return ``key`` for people; None where no client can have one that is called so.
+
+    A value that is broken into lines, as a private key is, leaves lines that are read as keys.
+    """
+    if key in ALLOWED or key in SYNONYMS or refusal_of(key):
+        return key
+    # Only what separates the two is missing.
+    begun = next((name for name, known in ALLOWED.items() if known.secret and key.startswith(name)), None)
+    if begun is not None:
+        return f"{begun}…"
+    return key if _DOTTED.fullmatch(key) else None
 
 
 def shown_value(key: str, value: str) -> str:

@@ -16,11 +16,11 @@ from typing import Any, Final, NoReturn
 
 from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.connection import NotGiven, read_connection, variable_of
-from onceover.config.clients.keys import shown_value
+from onceover.config.clients.keys import shown_client_key, shown_value
 from onceover.config.clients.rules import check_properties
 from onceover.config.codes import ConfigCode
 from onceover.config.document import parse_yaml, substitute
-from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
+from onceover.config.faults import BadConfig, Fault, Invalid
 from onceover.config.home import variables
 from onceover.config.properties import parse_properties
 from onceover.kafka.link.login import Login
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 
 # Room for a long chain of certificates as PEM text; anything larger is the wrong file.
 _MAX_CLIENT_FILE_BYTES: Final = 1 << 20
+_NO_KEY: Final = (
+    "write a key that docs/flow-file.md lists; of a certificate or a private key name the file: "
+    "ssl.certificate.location, ssl.key.location"
+)
 # Where engines of containers mount secrets, on an ordinary machine nobody but root can put anything.
 MOUNTED_SECRETS: Final = Path("/run/secrets")
 
@@ -178,7 +182,10 @@ def _in_order(raw: Mapping[str, Any], where: str, origin: str) -> dict[str, str]
     checked, faults = check_properties(raw)
     if not faults:
         return checked
-    raise BadConfig(Fault(where, f"{origin}: {shown_key(key)}", problem, fix) for key, problem, fix in faults)
+    raise BadConfig(
+        Fault(where, f"{origin}: {shown_client_key(key) or '…'}", problem, fix)
+        for key, problem, fix in faults
+    )
 
 
 def _origin(spec: ClusterSpec) -> str:
@@ -202,15 +209,24 @@ def _read_client_file(path: Path) -> dict[str, Any]:
         if faults or document is None:
             fault = faults[0]
             raise Invalid(f"line {fault.line or 1}: {fault.problem}", fault.fix)
+        for key in document.data:
+            _check_key(key, document.line_of((key,)))
         return document.data
     if path.suffix != ".properties":
         raise Invalid("the file is neither .yaml nor .properties", "rename it after what it holds")
     values: dict[str, Any] = {}
     for key, value, line in parse_properties(text):
+        _check_key(key, line)
         if key in values:
-            raise Invalid(f"line {line}: {shown_key(key)} is given twice", "remove one")
+            raise Invalid(f"line {line}: {shown_client_key(key)} is given twice", "remove one")
         values[key] = value
     return values
+
+
+def _check_key(key: str, line: int | None) -> None:
+    """Refuse what no client has as a key: it may be a part of a secret, and is not repeated."""
+    if shown_client_key(key) is None:
+        raise Invalid(f"line {line}: begins with no key of a client", _NO_KEY)
 
 
 def _read_private(path: Path) -> str:

@@ -29,6 +29,7 @@ _ARROW: Final = "->"
 _SEPARATOR: Final = "."
 _ROLES: Final = ("consumer.", "producer.", "admin.")
 _CLIENT_FAMILIES: Final = ("security.", "sasl.", "ssl.", "bootstrap.")
+_UNKNOWN: Final = "is not a setting of MirrorMaker 2 that Onceover knows"
 _HARMLESS: Final = re.compile(r"true|false|[0-9]{1,12}", re.IGNORECASE)
 _SECRET_WORD: Final = re.compile(
     r"password|secret|jaas|token|credential|keystore|truststore|\.key\b|user", re.IGNORECASE
@@ -112,10 +113,10 @@ class _Importer:
                 "both directions of a pair are enabled, and copies are not all renamed: start one of the two "
                 "flows, or set naming: prefix in both (docs/topics.md)"
             )
-        left = tuple(
-            NoCounterpart(shown_key(key), self._shown(key), self._left[key]) for key in sorted(self._left)
+        left = (
+            NoCounterpart(self._named(key), self._shown(key), self._left[key]) for key in sorted(self._left)
         )
-        return Mm2Import(flows, left, tuple(dict.fromkeys(self._notes)))
+        return Mm2Import(flows, tuple(dict.fromkeys(left)), tuple(dict.fromkeys(self._notes)))
 
     def _fail(self, key: str, problem: str, fix: str) -> BadConfig:
         return BadConfig([Fault(str(self._origin), key, problem, fix)])
@@ -247,7 +248,7 @@ class _Importer:
             return refused[0]
         if any(f".{role}" in f".{key}" for role in _ROLES):
             return reason_for(bare)
-        return "is not a setting of MirrorMaker 2 that Onceover knows"
+        return _UNKNOWN
 
     def _bare(self, key: str) -> str:
         """Return ``key`` without the prefixes of cluster, pair and client role."""
@@ -257,6 +258,10 @@ class _Importer:
             if key.startswith(prefix):
                 return self._bare(key.removeprefix(prefix))
         return key
+
+    def _named(self, key: str) -> str:
+        """Return ``key`` for people, unless it may be a line of a value, such as of a private key."""
+        return shown_key(key) if "." in key or self._left[key] != _UNKNOWN else "…"
 
     def _shown(self, key: str) -> str:
         value = self._properties.get(key, "")
