@@ -406,6 +406,10 @@ master: Final = matching(
 )
 
 
+# Begins a name that somebody has given a group, in the compiler's words.
+_QUOTE: Final = " '"
+
+
 def _pattern(number: int, entry: object) -> str:
     if not isinstance(entry, str) or not entry:
         raise Invalid(f"entry {number} is not a text", "write each regular expression in quotes")
@@ -413,7 +417,7 @@ def _pattern(number: int, entry: object) -> str:
         # Nobody sees them where a message says that nothing matches.
         raise Invalid(
             f"entry {number} begins or ends with spaces",
-            f"write {entry.strip()!r}; a space that is meant is written [ ]",
+            "write it without; a space that is meant is written [ ]",
         )
     if _has_nested_set(entry):
         raise Invalid(
@@ -425,7 +429,9 @@ def _pattern(number: int, entry: object) -> str:
         re.compile(entry)
     except (re.error, OverflowError, RecursionError) as error:
         # The last two: a repetition above 2^32, and parentheses too deep for the compiler.
-        why = f"{error.msg} at position {error.pos}" if isinstance(error, re.error) else str(error)
+        why = str(error)
+        if isinstance(error, re.error):
+            why = f"{error.msg.partition(_QUOTE)[0]} at position {error.pos}"
         raise Invalid(
             f"entry {number} is not a regular expression ({why})",
             "correct it; a literal character is written with a backslash, e.g. orders\\.v1",

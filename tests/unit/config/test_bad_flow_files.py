@@ -141,6 +141,28 @@ def test_values_from_the_environment_are_never_repeated(write_flow: FlowWriter) 
     assert SECRET not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"topics": {"include": ["${PASSWORD} "]}}, "begins or ends with spaces"),
+        ({"topics": {"exclude": ["(?P=${PASSWORD_NAME})"]}}, "unknown group name at position"),
+        ({"topics": {"exclude": ["(?P<${PASSWORD_NAME}>a)(?P<${PASSWORD_NAME}>b)"]}}, "redefinition of"),
+        ({"topics": {"include": [".*"]}, "on_bad_record": "dead_letter:${PASSWORD}"}, "seen dead_letter:${"),
+        ({"canary": {"interval": "5s", "topic": "${PASSWORD}"}}, "no topic that the flow copies, seen ${"),
+    ],
+)
+def test_nor_are_they_where_only_a_part_of_them_is_wrong(
+    write_flow: FlowWriter, changes: dict[str, Any], words: str
+) -> None:
+    """Whoever mistakes one variable for another."""
+    name = SECRET.replace("-", "_")
+    with pytest.raises(BadConfig) as raised:
+        load_flow(write_flow(changes), environ={**ENVIRON, "PASSWORD_NAME": name})
+    shown = repr((str(raised.value), raised.value.as_dict(), raised.value.__context__))
+    assert words in shown
+    assert SECRET not in shown and name not in shown
+
+
 def test_no_words_of_the_library_reach_the_user(write_flow: FlowWriter) -> None:
     """Wrong types everywhere are still answered in our words."""
     wrong = dict.fromkeys(

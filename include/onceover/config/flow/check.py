@@ -107,7 +107,8 @@ class _Check(ModelCheck):
         left_out = any(re.fullmatch(e, name) for e in topics.exclude)
         if topic.startswith(prefix) and copied and not left_out:
             fix = "exclude it in topics.exclude, or choose another name"
-            self.add(("on_bad_record",), f"{topic} is a topic that the flow itself copies to", fix)
+            key = ("on_bad_record",)
+            self.add(key, f"names a topic that the flow itself copies to{self._seen(key)}", fix)
 
     def _switchover(self, data: dict[str, Any]) -> None:
         """Refuse a step that is to be done by a command that nobody has named, and a flow back to itself."""
@@ -127,10 +128,13 @@ class _Check(ModelCheck):
             topics = TopicsSpec.model_validate(data["topics"])
         except ValidationError:
             return
-        topic = _get(data, "canary", "topic") or canary_topic_of(str(data.get("flow")))
+        key = ("canary", "topic")
+        topic = _get(data, *key)
+        seen = self._seen(key) if topic else ""
+        topic = topic or canary_topic_of(str(data.get("flow")))
         if isinstance(topic, str) and (topic.startswith("__") or not topics.selects(topic)):
             fix = "name it in topics.include, and let topics.exclude not match it"
-            self.add(("canary", "topic"), f"{topic} is no topic that the flow copies", fix)
+            self.add(key, f"is no topic that the flow copies{seen or f', {topic}'}", fix)
 
     def _slots(self, data: dict[str, Any]) -> None:
         """Refuse lanes that Spark could never run at once: a lane without a slot copies nothing."""
