@@ -17,6 +17,7 @@ import requests
 from opentelemetry.exporter.otlp.proto.http import metric_exporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.util import re as headers
 
 from onceover.errors import UsageError
 from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
@@ -24,6 +25,9 @@ from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
 log = logging.getLogger(__name__)
 
 _PATH: Final = "/v1/metrics"
+_NO_HEADER: Final = (
+    "what is no name=value in OTEL_EXPORTER_OTLP_HEADERS, or OTEL_EXPORTER_OTLP_METRICS_HEADERS, is not sent"
+)
 # With its own repetitions; the next attempt comes an interval later anyway.
 _PATIENCE_S: Final = 10.0
 
@@ -49,6 +53,8 @@ class OtlpPush:
         self._scrape, self._interval_s = scrape, interval_s
         self._url = checked_url(url)
         self._resource = Resource.create({"service.name": "onceover", "service.version": version})
+        # Of the same filter a logger keeps one.
+        logging.getLogger(headers.__name__).addFilter(_without_header)
         # The exporter itself calls each answer below 400 a success, and reads none.
         self._answers = _Answers()
         self._exporter = OTLPMetricExporter(
@@ -83,7 +89,8 @@ class OtlpPush:
             try:
                 answer = self.push()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may go well
-                log.debug("the metrics cannot be sent: %s", error)
+                # Not in its own words: of a header that cannot be sent they are the header.
+                log.debug("the metrics cannot be sent: %s", type(error).__name__)
                 answer = PushAnswer(Taken.NONE, "it cannot be sent them")
             if self._over.is_set():
                 return
@@ -98,6 +105,12 @@ class OtlpPush:
         does = "takes only a part of" if answer.taken is Taken.PART else "does not take"
         again = f"it is tried again every {self._interval_s:g} s"
         log.warning("%s %s the metrics; %s; %s", self._url, does, answer.why, again)
+
+
+def _without_header(record: logging.LogRecord) -> bool:
+    """Let the library say that a header is none, and not which: it may be a token."""
+    record.msg, record.args = _NO_HEADER, ()
+    return True
 
 
 class _Answers:
@@ -135,10 +148,10 @@ def checked_url(url: str) -> str:
             resolve="put it into OTEL_EXPORTER_OTLP_HEADERS: authorization=Basic%20...",
         )
     if not known or parts.query or parts.fragment:
+        # Not repeated: a token may stand in it, as a query or as half a login.
         raise UsageError(
             "that is no address of a collector",
             where="--otlp",
             expected="http://host:4318 or https://host/prefix",
-            seen=url,
         )
     return url.rstrip("/").removesuffix(_PATH)

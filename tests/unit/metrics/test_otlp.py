@@ -18,7 +18,7 @@ from onceover.errors import UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Distribution, Figures, exposition
 from onceover.metrics.otlp import Taken, metrics_data, read_answer
-from onceover.metrics.push import checked_url
+from onceover.metrics.push import OtlpPush, checked_url
 
 BEGAN_NS, NOW_NS = 1_000, 2_000
 
@@ -131,6 +131,28 @@ def test_a_login_in_an_address_is_refused_and_not_shown() -> None:
     with pytest.raises(UsageError, match="no login") as refused:
         checked_url("http://me:secret@host:4318")
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h/?token=secret", "http://h/#secret", "http://me:secret@[h", "http://me:secret@h:x", "secret"],
+)
+def test_what_is_no_address_is_not_shown(url: str) -> None:
+    """It may hold a token, or half of a login."""
+    with pytest.raises(UsageError, match="no ") as refused:
+        checked_url(url)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["", "_METRICS"])
+def test_a_header_that_is_none_is_not_shown(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The library logs it as it stands: a token, in most cases."""
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP{kind}_HEADERS", "authorization: Bearer secret")
+    OtlpPush("http://127.0.0.1:1", "1", bytes, 1.0).stop()
+    assert "secret" not in caplog.text
+    assert "no name=value in OTEL_EXPORTER_OTLP_HEADERS" in caplog.text
 
 
 def test_one_look_is_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:
