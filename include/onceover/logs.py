@@ -56,6 +56,9 @@ def _level() -> str:
 
 
 def quiet_libraries() -> None:
-    """Let libraries speak of what is wrong only: they log payloads at DEBUG, or every request."""
-    for noisy in ("kafka", "py4j", "urllib3", "httpx", "httpcore"):
+    """Let libraries speak of what is wrong only: they log payloads at DEBUG, or every request.
+
+    Amazon's signs a token aloud.
+    """
+    for noisy in ("kafka", "py4j", "urllib3", "httpx", "httpcore", "botocore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
