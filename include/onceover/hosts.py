@@ -33,3 +33,9 @@ def is_http_address(text: str) -> bool:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     plain = "@" not in parts.netloc and not re.search(r"\s", text)
     return parts.scheme in ("http", "https") and plain and port != 0 and is_host(host)
+
+
+def without_query(address: str) -> str:
+    """Return an address for people: who puts a key into one puts it behind the ``?``."""
+    path, mark, _ = address.partition("?")
+    return f"{path}{mark}…" if mark else path

@@ -95,6 +95,14 @@ def test_token_endpoint_that_refuses_is_no_outage(
     assert _SECRET not in f"{caught.value!r} {caught.value}"
 
 
+def test_what_an_endpoint_s_address_asks_by_is_not_shown(endpoint: str) -> None:
+    """Some want a key of their own there."""
+    with pytest.raises(UsageError) as caught:
+        TokenProvider(oidc(f"{endpoint}/401/no?code={_SECRET}")).token()
+    assert caught.value.where == f"{endpoint}/401/no?…"
+    assert _SECRET not in f"{caught.value!r} {caught.value}"
+
+
 def test_nothing_that_an_endpoint_chooses_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may send back what it was sent, as a server does that shows what it does not understand."""
     monkeypatch.setattr(TokenEndpoint, "responses", {400: (_SECRET, ""), 999: (_SECRET, "")})

@@ -137,6 +137,24 @@ def test_no_way_of_showing_a_client_shows_a_secret() -> None:
             leak(client)
 
 
+def test_a_token_endpoint_is_shown_without_what_it_is_asked_by() -> None:
+    """Some want a key of their own there."""
+    extra = {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "copier",
+        "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.token.endpoint.url": f"https://login/token?code={SECRET}",
+    }
+    client = _connection(_json(extra=extra))
+    shown = client.redacted()
+    assert shown["sasl.oauthbearer.token.endpoint.url"] == "https://login/token?…"
+    assert SECRET not in f"{client!r} {client.properties!r} {shown}"
+    assert client.properties["sasl.oauthbearer.token.endpoint.url"].endswith(SECRET)
+
+
 @pytest.mark.parametrize(
     "text",
     [

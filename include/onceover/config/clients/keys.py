@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.config.faults import Invalid
-from onceover.hosts import is_host, is_http_address
+from onceover.hosts import is_host, is_http_address, without_query
 
 Check = Callable[[str], str]
 
@@ -279,4 +279,6 @@ def shown_value(key: str, value: str) -> str:
     """Return ``value`` for people, or ``***`` for a secret and ``(PEM)`` for a certificate."""
     if is_secret(key):
         return "***"
+    if key == "sasl.oauthbearer.token.endpoint.url":
+        return without_query(value)
     return value if ALLOWED[SYNONYMS.get(key, key)].verbatim else "(PEM)"

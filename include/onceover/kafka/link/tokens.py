@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.hosts import without_query
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link import intime
 
@@ -186,7 +187,7 @@ def _fetch(properties: Mapping[str, str]) -> Token:
             raise ValueError("no bearer token")
         return Token(token, began_s + life_s)
     except (OSError, http.client.HTTPException, *_NO_ANSWER) as error:
-        raise _no_token(url, error) from error
+        raise _no_token(without_query(url), error) from error
 
 
 def _trusting(properties: Mapping[str, str]) -> ssl.SSLContext:
