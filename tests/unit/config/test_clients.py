@@ -7,6 +7,7 @@ import dataclasses
 import json
 import os
 import pickle
+import ssl
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from onceover.config.clients.resolve import ClientConfig, check_private, resolve
 from onceover.config.faults import BadConfig, Invalid
 from onceover.config.flow.load import load_flow
 from onceover.config.flow.sides import resolve_clients
+from onceover_lab.embed.security import make_certificates
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
 PRIVATE = {
@@ -184,6 +186,7 @@ def test_every_form_of_an_airflow_connection_is_read(text: str) -> None:
         (_json(extra=f"[{SECRET}"), "has no client keys in extra"),
         (_json(extra={**PRIVATE, "group.id": "g"}), "group.id: refused: progress is kept"),
         (_json(extra={**PRIVATE, "sasl.username": "ann\0x"}), "sasl.username: holds a NUL character"),
+        (_json(extra={**PRIVATE, "sasl.password": f"{SECRET}\ud83d"}), "sasl.password: holds half of a char"),
         (_json(extra={**PRIVATE, "error_cb": "os.system"}), "error_cb: refused: would run code"),
         (_json(extra={**PRIVATE, "sasl.password": {"x": SECRET}}), "sasl.password: expected a single value"),
     ],
@@ -193,6 +196,17 @@ def test_a_bad_connection_names_the_variable_and_no_value(text: str, words: str)
     (line,) = _faults(lambda: _connection(text))
     assert line.startswith("f.yaml: target: connection kafka_target (AIRFLOW_CONN_KAFKA_TARGET): ")
     assert words in line
+
+
+@pytest.mark.parametrize("key", ["ssl.ca.pem", "https.ca.pem"])
+def test_names_beside_an_authority_s_certificate_may_have_any_characters(tmp_path: Path, key: str) -> None:
+    """As `openssl x509 -text` and lists of authorities have them; TLS would refuse all of it."""
+    authority = make_certificates(tmp_path).ca.read_text()
+    oidc = {"sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "i"}
+    oidc |= {"sasl.oauthbearer.client.secret": SECRET, "sasl.oauthbearer.token.endpoint.url": "https://h/t"}
+    extra = {"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    client = _connection(_json(extra={**extra, **oidc, key: f"# Z\u00fcrich\n{authority}"}))
+    ssl.create_default_context(cadata=client.properties[key])
 
 
 def test_a_connection_that_is_not_given_is_no_broken_file(write_flow: FlowWriter) -> None:

@@ -89,6 +89,11 @@ def _pem(value: str) -> str:
     return value
 
 
+def _authorities(value: str) -> str:
+    # Python's TLS takes ASCII alone, and names of authorities stand beside their certificates as a comment.
+    return _pem(value).encode("ascii", "replace").decode()
+
+
 def _token_url(value: str) -> str:
     if not is_http_address(value.strip()):
         raise Invalid(
@@ -152,7 +157,7 @@ ALLOWED: Final[dict[str, ClientKey]] = {
         "for `oidc`: file with the certificates to trust the token endpoint by (default: the machine's)",
         _text,
     ),
-    "https.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
+    "https.ca.pem": ClientKey("the same as PEM text", _authorities, verbatim=False),
     "enable.sasl.oauthbearer.unsecure.jwt": ClientKey(
         "`true` permits the unsecured token of `default`", _boolean
     ),
@@ -161,7 +166,7 @@ ALLOWED: Final[dict[str, ClientKey]] = {
         _boolean,
     ),
     "ssl.ca.location": ClientKey("file with the certificates to trust", _text),
-    "ssl.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
+    "ssl.ca.pem": ClientKey("the same as PEM text", _authorities, verbatim=False),
     "ssl.certificate.location": ClientKey("file with the client certificate", _text),
     "ssl.certificate.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
     "ssl.key.location": ClientKey("file with the client's private key", _text),

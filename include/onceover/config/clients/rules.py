@@ -99,6 +99,9 @@ def _check_one(key: str, value: object) -> str:
     if "\0" in str(value):
         # PLAIN ends its names there, and so do the libraries of TLS and Kerberos: it would be another login.
         raise Invalid("holds a NUL character", "write it without")
+    if any("\ud800" <= char <= "\udfff" for char in str(value)):
+        # JSON and Java's files can name one, and no text can be made of it that is sent.
+        raise Invalid("holds half of a character", "write the character itself, not one of its surrogates")
     return ALLOWED[key].check(str(value))
 
 
