@@ -88,7 +88,7 @@ def test_every_secret_that_kubernetes_wants_is_made() -> None:
 
 
 def test_what_make_secrets_makes_is_called_so() -> None:
-    """The commands are typed in its folder."""
+    """The commands are typed in its folder, where what it does not make is put, too: it is nobody else's."""
     script = (PROJECT / "docker" / "make-secrets").read_text(encoding="utf-8")
     files = {
         word.rpartition("=")[2]
@@ -96,9 +96,14 @@ def test_what_make_secrets_makes_is_called_so() -> None:
         if words[:2] == ["kubectl", "create"] and words[2] == "secret"
         for word in words[5:]
     }
-    own = {file for file in files if not file.startswith("../..")}
-    assert {name for name in own if f"put {name} " not in script} == {"clients"}
+    missing = {name for name in files if f"put {name} " not in script}
+    assert missing == {"clients", "connection", "approval-key"}
     assert 'mkdir -m 0755 "$new/clients"' in script
+    typed = commands()
+    assert typed.index(["cd", "docker/secrets"]) < typed.index(
+        ["head", "-c", "32", "/dev/urandom", ">", "approval-key"]
+    )
+    assert "`docker/secrets/connection`" in PAGE
 
 
 def test_settings_and_defaults_are_those_of_this_airflow() -> None:
