@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
+from urllib.parse import unquote
 
 MASK: Final = "***"
 # Shown in plans and lists anyway, and what most errors are about.
@@ -24,13 +25,18 @@ _BEHIND: Final = " for configuration "
 _QUOTED: Final = re.compile(rf"Invalid value (.*?){_BEHIND}", re.DOTALL)
 # Who logs in where, in an address, and the words of a JAAS file: parts that are quoted without the rest.
 _LOGIN: Final = re.compile(r"(://)[^/@\s]*@")
-_PART: Final = re.compile(r"://[^/@\s:]*:([^/@\s]+)@|\"([^\"]+)\"")
+_PART: Final = re.compile(
+    r"://[^/@\s:]*:([^/@\s]+)@|\"([^\"]+)\"|'([^']+)'|\b(?:Bearer|Basic)\s+([^\s,;\"']+)"
+)
+# What a login that nobody can read is told by (Kafka's JaasConfig): of a password with a blank or a quote in it
+# the rest is taken for a key.
+_JAAS: Final = re.compile(r"'.{1,200}?' in JAAS config")
 # A driver's settings, in an address or as it lists them: what the workers read elsewhere, or half of a value.
 # How far each part may reach is bounded: a trace may hold one word of many thousand characters.
-_PAIR: Final = re.compile(
-    r"((?:passw|passphrase|pwd|secret|token|credential|api[_.-]?key)[\w.-]{0,100}=)[^&;,\s\"'()\[\]{}]+",
-    re.IGNORECASE,
-)
+_NAME: Final = r"(?:passw|passphrase|pwd|secret|token|credential|api[_.-]?key)[\w.-]{0,100}"
+_PAIR: Final = re.compile(rf"({_NAME}=)[^&;,\s\"'()\[\]{{}}]+", re.IGNORECASE)
+# The same as it is written in a value, of which a driver says it alone.
+_NAMED: Final = re.compile(rf"{_NAME}\s{{0,9}}[=:]\s{{0,9}}([^&;,\s\"']+)", re.IGNORECASE)
 _REFERENCES: Final = re.compile(r"(?:\$\{[^}]*\})+")
 # What references stand for, as it is quoted within their value: a word, up to where the value goes on. Looked
 # for once: all places for one tried with all places for the next would take for ever.
@@ -55,12 +61,16 @@ def masked(text: str, config: Mapping[str, str], resolved: Iterable[str] = ()) -
     parts = {part for value in values for part in _parts(value)}
     for part in sorted(parts, key=len, reverse=True):
         text = _pattern(part).sub(MASK, text)
+    text = _JAAS.sub(f"'{MASK}' in JAAS config", text)
     return _PAIR.sub(rf"\1{MASK}", _LOGIN.sub(rf"\1{MASK}@", text))
 
 
 def _parts(value: str) -> Iterator[str]:
     """Yield a value, and what of it may be said without the rest."""
     found = [value, *value.splitlines(), *value.split(","), *("".join(each) for each in _PART.findall(value))]
+    found += _NAMED.findall(value)
+    # As it is when it is used, where an address has it.
+    found += [unquote(each) for each in found if "%" in each]
     for each in map(str.strip, found):
         if len(each) >= _SHORTEST and each.lower() not in _WORDS:
             yield each

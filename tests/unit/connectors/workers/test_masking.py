@@ -39,6 +39,35 @@ PEM = "-----BEGIN KEY-----\nc2VjcmV0IGtleQ==\n-----END KEY-----"
         (f"cannot open {URL}", {"connection.url": URL}, "cannot open ***"),
         (f"login with {SECRET} refused", {"connection.url": URL}, "login with *** refused"),
         (f"login with {SECRET} refused", {"sasl.jaas.config": JAAS}, "login with *** refused"),
+        (
+            f"login with {SECRET} refused",
+            {"jaas": f"a.b required password='{SECRET}';"},
+            "login with *** refused",
+        ),
+        (
+            f"login with {SECRET} refused",
+            {"jaas": f"a.b required password = {SECRET};"},
+            "login with *** refused",
+        ),
+        (
+            f"{SECRET} has no rights",
+            {"headers": f"Authorization: Bearer {SECRET}, X: y"},
+            "*** has no rights",
+        ),
+        (f"401 for {SECRET}", {"headers": f"X-Api-Key: {SECRET}"}, "401 for ***"),
+        # A password of three words, and one with a quote in it, neither as Kafka wants it.
+        (
+            "Value not specified for key 'sesame' in JAAS config",
+            {},
+            "Value not specified for key '***' in JAAS config",
+        ),
+        # As it is when it is used, of one that an address has in its own way.
+        ("no login as p@ss word-77", {"url": "https://me:p%40ss%20word-77@h/x"}, "no login as ***"),
+        (
+            "no login as open sesame",
+            {"url": "jdbc:x://h/db?user=u&password=open%20sesame"},
+            "no login as ***",
+        ),
         (f"not one of a, {SECRET}", {"keys": f"k1,{SECRET}"}, "not one of a, ***"),
         ("bad line c2VjcmV0IGtleQ==", {"ssl.key": PEM}, "bad line ***"),
         (f"at {URL}", {}, "at jdbc:postgresql://***@db.example/orders"),
@@ -116,6 +145,9 @@ def test_many_beginnings_without_an_end_take_no_time() -> None:
     [
         ("aB-c.d_" * 40_000, {}),
         ("passw." * 40_000, {}),
+        ("'" * 40_000, {}),
+        ("x", {"url": "passw" * 40_000 + " " * 40_000}),
+        ("x", {"url": "Bearer" + " " * 40_000}),
         (
             "https://api.example/" + "x" * 60_000,
             {"url": "https://api.example/${a:b}${a:c};${a:d}x${a:e}x${a:f}/events"},
