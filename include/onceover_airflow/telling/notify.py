@@ -2,6 +2,9 @@
 
 ``ONCEOVER_NOTIFIER=package.module:name`` in the environment of Airflow's workers: an Airflow notifier (Slack,
 SMTP, Apprise, ...), or any function that takes a context. ``{{ reason }}`` is what there is to tell.
+
+Invariant: of what a notifier raises no text is logged: libraries quote the address that they could not reach, and
+that of a webhook is a secret.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from onceover.errors import UsageError
+from onceover.handlers.calling import described
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +30,10 @@ def check_notifier() -> None:
         return
     try:
         load(name)
-    except Exception as error:
-        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, error, exc_info=True)
+    except UsageError as error:
+        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, error)
+    except Exception as error:  # noqa: BLE001 - a module may raise anything where it is imported
+        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, described(error))
 
 
 def notify(context: Mapping[str, object], reason: str) -> bool:
@@ -41,8 +47,9 @@ def notify(context: Mapping[str, object], reason: str) -> bool:
         return True
     try:
         load(name)({**context, "reason": reason})
-    except Exception:
-        log.exception("nobody was told: %s=%s failed", VARIABLE, name)
+    except Exception as error:  # noqa: BLE001 - a notifier may raise anything
+        told = error if isinstance(error, UsageError) else described(error)
+        log.error("nobody was told: %s=%s failed: %s", VARIABLE, name, told)  # noqa: TRY400 - without its text
         return False
     return True
 
@@ -57,8 +64,10 @@ def load(name: str) -> Callable[[Mapping[str, Any]], None]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
+        # The last may be the module's own word on an address in it.
+        why = described(error) if isinstance(error, ValueError) else error
         raise UsageError(
-            f"{VARIABLE} names no notifier: {error}",
+            f"{VARIABLE} names no notifier: {why}",
             expected="package.module:name",
             seen=name,
             resolve="correct it; the module has to be on the workers' PYTHONPATH",

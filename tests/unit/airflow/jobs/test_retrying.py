@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -47,6 +48,11 @@ class Notifier(BaseNotifier):
 
 
 broken = 5
+
+
+def away(_: Any) -> None:
+    """As requests words it."""
+    raise ConnectionError("Max retries exceeded with url: /services/T0/B0/hunter2")
 
 
 def notifier(context: Any) -> None:
@@ -197,6 +203,29 @@ def test_notifier_that_fails_is_said_and_changes_nothing(
     monkeypatch.setenv(VARIABLE, name)
     assert tries.end(RuntimeError("a bug")) is RetryAction.FAIL
     assert "nobody was told" in caplog.text
+
+
+def test_text_of_what_a_notifier_raises_is_not_logged(
+    tries: Tries, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A library quotes the address that it could not reach: who has a webhook's can write there."""
+    monkeypatch.setenv(VARIABLE, f"{__name__}:away")
+    assert tries.end(RuntimeError("a bug")) is RetryAction.FAIL
+    assert "nobody was told" in caplog.text and "ConnectionError at test_retrying.py" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["OSError", "ValueError"])
+def test_nor_of_what_its_module_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Nor its line, as a traceback shows it."""
+    (tmp_path / "module_of_alerts.py").write_text(f'raise {kind}("https://chat.example/hooks/hunter2")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv(VARIABLE, "module_of_alerts:tell")
+    check_notifier()
+    assert "nobody would be told" in caplog.text and f"{kind} at module_of_alerts.py:1" in caplog.text
+    assert "hunter2" not in caplog.text
 
 
 def test_what_people_start_gives_up_soon_and_what_a_schedule_starts_is_patient() -> None:
