@@ -37,7 +37,7 @@ def keep(data: Path, jars: Path) -> None:
     """Keep what the storage tool of these jars has written, unless that was done before."""
     kept = jars / _FIRST_METADATA
     if not kept.exists():
-        _place(data / _FIRST_METADATA, kept)
+        _place(data / _FIRST_METADATA, kept, 0o644)
 
 
 def format_as_kept(data: Path, jars: Path, *, cluster_id: str, node_id: int) -> bool:
@@ -46,7 +46,7 @@ def format_as_kept(data: Path, jars: Path, *, cluster_id: str, node_id: int) -> 
     if not kept.exists():
         return False
     data.mkdir(parents=True, exist_ok=True)
-    _place(kept, data / _FIRST_METADATA)
+    _place(kept, data / _FIRST_METADATA, 0o600)
     partial = data / f"{META_FILE}.partial"
     partial.write_text(
         f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\ndirectory.id={new_id()}\n", encoding="utf-8"
@@ -55,9 +55,9 @@ def format_as_kept(data: Path, jars: Path, *, cluster_id: str, node_id: int) -> 
     return True
 
 
-def _place(source: Path, destination: Path) -> None:
+def _place(source: Path, destination: Path, mode: int) -> None:
     # Several brokers may start at once: none finds half a file.
     partial = destination.with_name(f"{destination.name}.{os.getpid()}-{uuid.uuid4().hex}")
     shutil.copyfile(source, partial)
-    partial.chmod(0o644)
+    partial.chmod(mode)
     partial.replace(destination)

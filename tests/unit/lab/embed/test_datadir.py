@@ -39,6 +39,8 @@ def test_what_the_tool_wrote_once_formats_every_later_node(tmp_path: Path) -> No
     for number, node in enumerate(nodes, 1):
         assert sorted(path.name for path in node.iterdir()) == sorted(path.name for path in theirs.iterdir())
         assert (node / "bootstrap.checkpoint").read_bytes() == b"features"
+        # All below ONCEOVER_HOME is its owner's alone; the jars' folder is read by whoever shares it.
+        assert (node / "bootstrap.checkpoint").stat().st_mode & 0o777 == 0o600
         assert properties(node).keys() == properties(theirs).keys()
         assert (properties(node)["cluster.id"], properties(node)["node.id"]) == ("ours", str(number))
     assert len({properties(node)["directory.id"] for node in nodes}) == 2
