@@ -57,6 +57,7 @@ COMMANDS: Final[dict[str, Callable[[str, str], list[str]]]] = {
     # To and fro, so that there is always something to write.
     "seed apply": lambda flow, _: ["seed", "apply", flow, "--from", next(ORIGINS), "--replace"],
     "groups plan": lambda flow, _: ["groups", "plan", flow],
+    "drill plan": lambda flow, _: ["drill", "plan", flow],
     "drill run": lambda flow, _: ["drill", "run", flow],
     "drill abort": lambda flow, _: ["drill", "abort", flow],
     "drill status": lambda flow, _: ["drill", "status", flow],
@@ -75,6 +76,7 @@ UNNOTICED: Final = {
     ("partition reseed", TOPIC, "READ"),
     # Brokers do not list groups that may not be described.
     ("groups plan", GROUP, "DESCRIBE"),
+    ("drill plan", GROUP, "DESCRIBE"),
     ("drill run", GROUP, "DESCRIBE"),
     # READ brings it along.
     ("seed plan --from map", TOPIC, "DESCRIBE"),
@@ -154,6 +156,20 @@ def test_every_command_works_with_the_rights_of_its_rows(copied: Copied, capsys:
         for flow in document.get("flows", []):
             assert (flow["source"]["error"], flow["target"]["error"], flow["needs"]) == (None, None, [])
     copied.audit(command_rights("audit", copied.replica.name))
+
+
+def test_a_handler_is_tried_with_the_right_of_its_row(copied: Copied, capsys: Capture) -> None:
+    """Who may only see the topics is told which it takes."""
+    kept = {"action": "keep", "key": ".*"}
+    copied.replica.configure(handler="onceover.handlers.filter:FilterRecords", handler_args=kept)
+    path = str(copied.replica.write_flow())
+    rights = command_rights("flow check --sample", copied.replica.name)
+    seen = [(kind, name, is_prefix, "DESCRIBE") for kind, name, is_prefix, _ in rights[0]]
+    for given, code in ((rights[0], 0), (seen, 2)):
+        with granted(copied.pair[0], given):
+            ended, document = copied.replica.command(capsys, "flow", "check", path, "--sample", "5")
+        assert (ended, "grant" in str(document)) == (code, code != 0), document
+    assert rights[1] == []
 
 
 def test_a_word_is_given_with_the_rights_of_its_rows(copied: Copied, tmp_path: Path, capsys: Capture) -> None:
