@@ -95,7 +95,10 @@ def _read(name: str, where: str, kind: str) -> str:
         ) from error
     if connection.password:
         mask_secret(connection.password)
-    _mask(secret_texts(connection.extra_dejson))
+    extra = connection.extra_dejson
+    # Anything else that is JSON is refused by who reads the client's keys, in words for people.
+    if isinstance(extra, dict):
+        _mask(secret_texts(extra))
     text: str = connection.as_json()
     mask_secret(text)
     return text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from onceover.config.faults import BadConfig
 from onceover.config.home import ENVIRONMENT_FILE, render_environment
 
 EAST = "ONCEOVER_TEST_EAST"
@@ -51,3 +53,24 @@ def test_a_store_that_refuses_one_keeps_no_other_flow_away(monkeypatch: pytest.M
     given, missing = connections.connections_given(["denied", "east"])
     assert given == {"east": "{east}"}
     assert missing == {"denied": "Airflow could not give Connection denied (PermissionError)"}
+
+
+@pytest.mark.parametrize("extra", [["hunter2-planted"], 5, "hunter2-planted", None])
+def test_an_extra_that_holds_no_keys_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: object
+) -> None:
+    """Airflow takes any JSON for one where it comes from the environment."""
+    from onceover.config.flow.load import load_flow
+    from onceover_airflow.access.connections import connection_environment
+
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "kafka", "extra": extra}))
+    flow = tmp_path / "orders.yaml"
+    flow.write_text(
+        "flow: orders\n"
+        "source: {alias: a, connection: odd}\n"
+        "target: {alias: b, client: {bootstrap.servers: '127.0.0.1:2'}}\n"
+        "topics: {include: [x]}\n"
+    )
+    with pytest.raises(BadConfig, match="has no client keys in extra") as caught:
+        connection_environment(load_flow(flow))
+    assert "hunter2" not in str(caught.value)
