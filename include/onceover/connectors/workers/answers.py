@@ -6,6 +6,7 @@ with pages of its own, and so does the HTTP server in a worker for an address th
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import ssl
@@ -256,8 +257,18 @@ def check_answer(answer: httpx.Response, path: str) -> None:
 
 
 def words(answer: httpx.Response) -> str:
-    """Return the worker's own words, cut short, without values of a configuration; of a page its title."""
-    return masked(_text(answer), _sent(answer.request))[:LONGEST_TEXT]
+    """Return the worker's own words, cut short, without values of a configuration; of a page its title.
+
+    Nor is our login in them: what shows whoever asks what it was sent may stand before the workers.
+    """
+    return masked(_text(answer), _sent(answer.request), _login(answer.request))[:LONGEST_TEXT]
+
+
+def _login(request: httpx.Request) -> list[str]:
+    """Return the login that a request carried, as it was sent, and as it is typed."""
+    _, _, sent = request.headers.get("Authorization", "").partition(" ")
+    typed = base64.b64decode(sent).decode()
+    return [sent, typed, typed.partition(":")[2]]
 
 
 def _sent(request: httpx.Request) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import socket
 import ssl
@@ -76,6 +77,26 @@ def test_worker_that_refuses_a_login_is_a_worker(status: int) -> None:
     with pytest.raises(UsageError) as caught:
         FakeWorkers(faults=[lambda _: Response(status, json={})]).rest().connectors()
     assert caught.value.code == "REST_LOGIN"
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 500, 503])
+def test_login_is_not_repeated_to_whoever_sends_it_back(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy before the workers may show what it was asked."""
+    monkeypatch.setattr("onceover.connectors.workers.rest._REBALANCE_S", 0.0)
+    secret = "hunter2-r\u00e9st"
+
+    def echo(request: httpx.Request) -> httpx.Response:
+        sent = request.headers["authorization"]
+        typed = base64.b64decode(sent.removeprefix("Basic ")).decode()
+        message = f"asked by {sent}, which is {typed}"
+        return Response(status, json={"error_code": status, "message": message})
+
+    rest = FakeWorkers(faults=[echo]).rest(username="me", password=secret)
+    for ask in (lambda: rest.worker(URLS[0]), lambda: rest.state("c", URLS[0]), lambda: rest.stop("c")):
+        with pytest.raises(OnceoverError) as caught:
+            ask()
+        said = f"{caught.value} {caught.value!r}"
+        assert secret not in said and base64.b64encode(f"me:{secret}".encode()).decode() not in said
 
 
 def test_connector_without_status_yet_is_unassigned() -> None:
