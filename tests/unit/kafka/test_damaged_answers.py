@@ -317,6 +317,27 @@ def test_damaged_sasl_answers_are_refused(
         connect(monkeypatch, script, SASL)
 
 
+def test_a_password_that_a_broker_sends_back_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What checks logins there may be anybody's program."""
+
+    def script(key: int, _version: int, correlation_id: int) -> bytes:
+        if key == 17:
+            return framed(correlation_id, body(SaslHandshakeResponse, 1))
+        said = SaslAuthenticateResponse(
+            version=2,
+            error_code=58,
+            error_message="no hunter2-planted here",
+            auth_bytes=b"",
+            session_lifetime_ms=0,
+        )
+        # Its header has tagged fields of its own.
+        return framed(correlation_id, b"\0" + said.encode(version=2))
+
+    with pytest.raises(UsageError, match=r"refused: no \*\*\* here") as caught:
+        connect(monkeypatch, script, {**SASL, "sasl.password": "hunter2-planted"})
+    assert "hunter2" not in f"{caught.value} {caught.value!r}"
+
+
 def test_nothing_but_a_sasl_mechanism_that_is_offered_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The near miss: whole answers let us in."""
     types = {17: (SaslHandshakeResponse, 1), 36: (SaslAuthenticateResponse, 2)}

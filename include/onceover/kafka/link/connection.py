@@ -553,7 +553,11 @@ class Connection:
             request = SaslAuthenticateRequest(version=2, auth_bytes=client.auth_bytes())
             answer = self.call(request, SaslAuthenticateResponse, _sasl_answer)
             if answer.error_code:
-                self._refused(f"SASL {mechanism} refused: {answer.error_message or answer.error_code}")
+                said = answer.error_message or str(answer.error_code)
+                # A login of somebody's own on the brokers may say what it was sent.
+                if password := self._properties.get("sasl.password"):
+                    said = said.replace(password, "***")
+                self._refused(f"SASL {mechanism} refused: {said}")
             self._receive_sasl(client, answer.auth_bytes)
             lasts_ms = answer.session_lifetime_ms
         if lasts_ms > 0:
