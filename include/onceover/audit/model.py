@@ -83,7 +83,7 @@ class Reason(StrEnum):
     NOT_COPIED_YET = "NOT_COPIED_YET"  # behind the flow's progress at the audit's start
     NOT_IN_MAP = "NOT_IN_MAP"  # the offset map no longer reaches back so far
     NO_LEADER = "NO_LEADER"  # nobody leads the partition on one side, or its leader does not answer
-    UNREADABLE = "UNREADABLE"  # a batch that no reader can decode; a dead-letter topic that may not be read
+    UNREADABLE = "UNREADABLE"  # a batch that no reader can decode; a topic that may not be read
     TOO_LARGE = "TOO_LARGE"  # a record that takes more memory than the audit may use
 
 

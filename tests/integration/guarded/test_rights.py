@@ -14,6 +14,7 @@ from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Features
 from onceover.lead import leader
 from onceover.stops import aside
+from onceover.wiring.flows import open_clusters
 from tests.support.brokers.guarded import Pair, guarded_replica
 from tests.support.flows.grants import GROUP, TOPIC, denied, grant
 from tests.support.flows.groups import commit
@@ -21,6 +22,7 @@ from tests.support.flows.replica import Replica
 from tests.support.flows.waysout import commands, follow
 from tests.support.raw.rawkafka import RawRecord
 from tests.support.session.wait import wait_until
+from tests.support.worlds.contentaudit import audit, partition
 
 Capture = pytest.CaptureFixture[str]
 _TIMEOUT_S: Final = 30.0
@@ -33,6 +35,11 @@ RIGHTS: Final = {
     "target-write": (1, "WRITE", "TARGET_UNAUTHORIZED"),
     "target-read": (1, "READ", "TARGET_UNAUTHORIZED"),
     "target-describe": (1, "DESCRIBE", "TARGET_UNAUTHORIZED"),
+}
+# What an audit takes besides.
+CONFIGS: Final = {
+    "source-configs": (0, "DESCRIBE_CONFIGS", "CONFIG_UNREADABLE"),
+    "target-configs": (1, "DESCRIBE_CONFIGS", "CONFIG_UNREADABLE"),
 }
 # Who may read and write needs to describe only to begin: these stop whoever copies already.
 WHILE_COPYING: Final = [suffix for suffix in RIGHTS if "describe" not in suffix]
@@ -187,7 +194,7 @@ class Topics:
 
     def __init__(self, guarded: Pair, replica: Replica, rights: Iterable[str] = RIGHTS) -> None:
         self.replica, self._guarded = replica, guarded
-        self.rights = {suffix: RIGHTS[suffix] for suffix in rights}
+        self.rights = {suffix: (RIGHTS | CONFIGS)[suffix] for suffix in rights}
         self.names = {suffix: replica.topic(suffix) for suffix in (*self.rights, FINE)}
         self.feed()
         assert replica.copy().records == 5 * len(self.names)
@@ -240,6 +247,25 @@ def test_each_right_that_is_missing_at_the_start_stops_its_own_topic(
     assert replica.copy().records == 5 * len(topics.rights)
     assert replica.command(capsys, "status", replica.name)[0] == 0
     replica.assert_same()
+
+
+def test_each_right_that_is_missing_takes_its_own_topic_alone_from_an_audit(
+    guarded: Pair, replica: Replica
+) -> None:
+    """It is neither right nor wrong, nor looks as if it were gone; the right is told, and its cluster."""
+    topics = Topics(guarded, replica, [*(each for each in RIGHTS if each != "target-write"), *CONFIGS])
+    aliases = [cluster.alias for cluster in open_clusters(replica.flow.watch.flow)]
+    with topics.without_rights():
+        content = audit(replica.flow.watch.flow, keep=True)
+        assert partition(content, topics.names[FINE]).verified_to == 5
+        for suffix, (side, right, _) in topics.rights.items():
+            found = partition(content, topics.names[suffix])
+            assert not found.findings and found.verified_to <= 0
+            assert {str(gap.reason) for gap in found.unverifiable} == {"UNREADABLE"}
+            (gap,) = found.unverifiable
+            assert all(word in gap.message for word in (aliases[side], topics.names[suffix], right, "grant"))
+    content = audit(replica.flow.watch.flow, keep=True)
+    assert [each.verified_to for each in content.partitions] == [5] * len(topics.names)
 
 
 @pytest.mark.parametrize("requests", ["newer", pytest.param("older", marks=pytest.mark.soak)])

@@ -46,6 +46,7 @@ class FakeBroker:
         codes: by request, what the next answers to it say instead (``LOST``: the connection is gone); for
             OffsetCommit and OffsetFetch by request and group: ``OffsetFetch billing``.
         faults: what a leader says about a partition, until it is taken out again.
+        spared: of a partition with a fault, how many answers more are without it.
         defaults: what brokers set for topics that do not, beside Kafka's own.
         log: what was asked, in order.
         heard: told of a request and of what it is about; what it raises is the answer.
@@ -66,6 +67,7 @@ class FakeBroker:
         self.groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self.codes: dict[str, deque[int | str]] = defaultdict(deque)
         self.faults: dict[TopicPartition, int] = {}
+        self.spared: dict[TopicPartition, int] = {}
         self.defaults: dict[str, str] = {}
         self.log: list[str] = []
         self.heard: Callable[[str, str], None] = lambda _request, _subject: None
@@ -103,6 +105,9 @@ class FakeBroker:
         """Return what a broker says about a partition: that another leads it, or a fault; 0 is OK."""
         topic = self.all_topics.get(tp.topic)
         led = topic is None or topic.leaders.get(tp.partition, 0) == node
+        if led and self.spared.get(tp, 0):
+            self.spared[tp] -= 1
+            return 0
         return self.faults.get(tp, 0) if led else _NOT_LEADER
 
     def brokers(self) -> list[int]:

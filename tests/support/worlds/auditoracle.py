@@ -267,7 +267,10 @@ def _check_finding(facts: _Facts, finding: Finding) -> None:
 def _pristine(facts: _Facts) -> bool:
     """Tell whether everything can be seen: nothing is gone, hidden, pending, stopped, passed or damaged."""
     world = facts.world
-    if any(topic.leaders for side in (world.source, world.target) for topic in side.all_topics.values()):
+    sides = world.source, world.target
+    if any(topic.leaders for side in sides for topic in side.all_topics.values()):
+        return False
+    if any(side.unanswered or side.away or side.faults or side.untold for side in sides):
         return False
     if (
         facts.anew

@@ -8,7 +8,10 @@ from typing import Final, NamedTuple
 from hypothesis import strategies as st
 
 from onceover.audit.model import Reason
+from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
+from onceover.txn.classify import Api
+from tests.support.fakes.refusing import NOT_AUTHORIZED, not_authorized
 from tests.support.worlds.auditoracle import audit, check
 from tests.support.worlds.auditworld import EPOCH_MS, FAULTS, KINDS, SOURCE, World
 
@@ -78,6 +81,22 @@ def _unled(life: _Life, event: Event) -> None:
     topic.leaders.clear()
 
 
+def _unread(life: _Life, event: Event) -> None:
+    """A right is missing meanwhile: on one of the topics, or in a partition's leader after some answers."""
+    world = life.world
+    side, topic = (world.target, world.kind.target) if event.variant % 2 else (world.source, SOURCE)
+    if event.variant > 2:
+        side.unanswered[topic] = not_authorized(side, Api.METADATA, topic)
+    else:
+        tp = TopicPartition(topic, event.partition)
+        side.faults[tp], side.spared[tp] = NOT_AUTHORIZED, event.size - 1
+    answer = audit(world, START if event.partition else WATERMARK)
+    assert answer.verdict is not Verdict.PASS or not side.unanswered
+    check(world, answer)
+    for told in (side.unanswered, side.faults, side.spared):
+        told.clear()
+
+
 def _letters_unled(life: _Life, event: Event) -> None:
     """A broker is away meanwhile that alone holds the dead letters: no audit ends by that."""
     topic = life.world.target.all_topics[next(reversed(life.world.letter_topics))]
@@ -104,6 +123,7 @@ EVENTS: Final[dict[str, _Deed]] = {
     "audit and be killed": _killed,
     "audit since a time": _since,
     "audit without a leader": _unled,
+    "audit without a right": _unread,
     "audit without the letters' leader": _letters_unled,
     "two audits at once": _two_at_once,
     **{f"copy and {name}": _fault(name) for name in FAULTS},

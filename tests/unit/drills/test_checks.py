@@ -57,9 +57,9 @@ def test_what_is_as_it_should_be_lets_it_go_on(check: Callable[[], None]) -> Non
         (lambda: check_stops("f", "west", ["a"], STOPPED), "COPY_STOPPED", "stopped at a:0, a:2"),
         (lambda: check_audited("f", TailCompared(3, 1, 0)), "COPY_DIFFERS", "1 records .* not as they"),
         (
-            lambda: check_audited("f", TailCompared(3, 0, 0, 4)),
+            lambda: check_audited("f", TailCompared(3, 0, 0, 4, "west refuses fetch")),
             "COPY_DIFFERS",
-            "4 offsets .* their age",
+            "4 offsets .* their age: west refuses fetch",
         ),
     ],
 )

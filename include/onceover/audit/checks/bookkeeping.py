@@ -107,7 +107,9 @@ class PartitionClaims:
         seen, result = self.seen, self.result
         if not seen.is_there:
             # Said so as unverifiable, too; there is nothing to check a claim against.
-            yield Check(Area.POSITIONS, "topics_are_there", seen.source, "both topics", "one is gone", None)
+            seen_there, why = ("one is gone", "") if seen.away is None else ("nobody tells", seen.away.why)
+            both = Area.POSITIONS, "topics_are_there", seen.source, "both topics"
+            yield Check(*both, seen_there, None, detail=why)
             return
         reached = self.ledger.reached
         pair = seen.source, seen.target

@@ -13,6 +13,7 @@ from onceover.audit.checks.result import Area, Check
 from onceover.audit.model import Side
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.recordhash import AuditedRecord
+from onceover.audit.records.refusals import said
 from onceover.model import TopicPartition
 
 
@@ -24,7 +25,7 @@ class RecordLooks(Protocol):
 
         Raises:
             Retriable: the cluster is away.
-            Unreadable: it is in a batch that is damaged, or too large.
+            Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
         """
 
     def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
@@ -32,7 +33,7 @@ class RecordLooks(Protocol):
 
         Raises:
             Retriable: the cluster is away.
-            Unreadable: it is in a batch that is damaged, or too large.
+            Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
         """
 
 
@@ -75,7 +76,6 @@ def not_readable(
     offset: int | None = None,
 ) -> Check:
     """Return the check of a claim about a record that cannot be read: neither right nor wrong."""
-    detail = "; ".join(text for text in (error.message, error.where, error.expected, error.seen) if text)
     return Check(
-        area, name, source, "a readable record", "none", None, group=group, offset=offset, detail=detail
+        area, name, source, "a readable record", "none", None, group=group, offset=offset, detail=said(error)
     )

@@ -16,6 +16,7 @@ from onceover.audit.checks.result import Area, Check
 from onceover.audit.model import Side
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.recordhash import AuditedRecord
+from onceover.audit.records.refusals import MayNotRead
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
 
@@ -115,6 +116,10 @@ def check_map(
         try:
             here = look.first(Side.SOURCE, source, claim.source)
             there = look.first(Side.TARGET, target, claim.target)
+        except MayNotRead as error:
+            # Nor may any other of its records be.
+            unread.append(not_readable(Area.MAP, NAME, source, error, offset=claim.source))
+            break
         except Unreadable as error:
             unread.append(not_readable(Area.MAP, NAME, source, error, offset=claim.source))
             continue

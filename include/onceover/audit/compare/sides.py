@@ -15,6 +15,7 @@ from onceover.audit.ranges.tasks import Task
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
 from onceover.audit.records.reader import ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
+from onceover.audit.records.refusals import refusals
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -66,7 +67,8 @@ class Sides:
         """Yield one side's visible records behind a span, up to the present end of its log."""
         stretch = _stretch(task, side, span)
         cluster, tp = self._cluster(side), stretch.partition
-        end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+        with refusals():
+            end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
         if side is Side.SOURCE:
             behind = replace(span, source_from=stretch.end, source_to=end)
         else:
@@ -80,8 +82,9 @@ class Sides:
     def held(self, span: Range, tp: TopicPartition) -> Range:
         """Return a span with all that the log of a source partition holds."""
         cluster = self.source
-        begin = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
-        end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+        with refusals():
+            begin = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
+            end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
         return replace(span, source=tp, source_from=begin, source_to=end)
 
     def aborted(self, task: Task, span: Range) -> Iterator[AuditedRecord]:

@@ -278,11 +278,26 @@ def _digests(piece: First | OpenedStretch) -> tuple[Digest, ...]:
 
 
 def _unverifiable(pieces: Iterable[First | OpenedStretch]) -> Iterator[Unverifiable]:
+    """Yield what could not be compared; neighbours that were refused in the same words as one."""
+    lapsed: Unverifiable | None = None
     for piece in pieces:
         if isinstance(piece, LapsedRange):
-            yield piece.unverifiable()
+            found = piece.unverifiable()
+            if lapsed is not None and _goes_on(lapsed, found):
+                offsets = lapsed.offsets + found.offsets
+                found = replace(lapsed, offset_to=found.offset_to, offsets=offsets)
+            elif lapsed is not None:
+                yield lapsed
+            lapsed = found
         elif isinstance(piece, OpenedStretch):
             yield from piece.excused
+    if lapsed is not None:
+        yield lapsed
+
+
+def _goes_on(before: Unverifiable, after: Unverifiable) -> bool:
+    same = (before.reason, before.message) == (after.reason, after.message)
+    return same and before.offset_to == after.offset_from
 
 
 def _right(piece: First | OpenedStretch) -> bool:

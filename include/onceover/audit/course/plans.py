@@ -16,6 +16,7 @@ from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
 from onceover.audit.ranges.tasks import Task
 from onceover.audit.ranges.tiling import Copied, Hole, StoredPair, borders, holes, tile
+from onceover.audit.records.refusals import Withheld
 from onceover.model import TopicPartition
 from onceover.positions.store import MapStore
 from onceover.wire.offsetmap import MapRecord
@@ -100,16 +101,16 @@ class PlanInputs(NamedTuple):
 
     def _bounds(self, seen: PartitionSnapshot, pair: StoredPair) -> Bounds:
         options = {"handled": self.handled, "repeats": self.snapshot.repeats}
-        if self.handled and not seen.away:
+        if self.handled and seen.away is None:
             seen = replace(seen, away=self._away_beside(seen))
         return bound(seen, pair, from_watermark=self.from_watermark, **options)
 
-    def _away_beside(self, seen: PartitionSnapshot) -> str:
+    def _away_beside(self, seen: PartitionSnapshot) -> Withheld | None:
         """Return why not all target partitions can be looked at in which a handler may have put records."""
         of_topic = (each for each in self.snapshot.partitions if each.target.topic == seen.target.topic)
         paired = (each.away for each in of_topic if each.away and each.target_log is None)
         others = (why for tp, why in self.snapshot.untold.items() if tp.topic == seen.source.topic)
-        return next(chain(paired, others), "")
+        return next(chain(paired, others), None)
 
     def _pair(self, seen: PartitionSnapshot, target: TopicPartition) -> StoredPair:
         return StoredPair(self.store, seen.source, target, seen.since)

@@ -17,6 +17,7 @@ from onceover.audit.model import Mode, Range, Side
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.reader import Gone
+from onceover.audit.records.refusals import MayNotRead, said
 
 
 def compare_task(task: Task, sides: Sides) -> Iterator[First]:
@@ -27,8 +28,12 @@ def compare_task(task: Task, sides: Sides) -> Iterator[First]:
             for answer in _compared(replace(task, ranges=tuple(left)), sides):
                 yield answer
                 left.pop(0)
+        except MayNotRead as error:
+            # Nor may the rest of it be.
+            yield from (LapsedRange(each, error.reason, said(error)) for each in left)
+            return
         except (Gone, Unreadable) as error:
-            yield LapsedRange(left.pop(0), error.reason, _text(error))
+            yield LapsedRange(left.pop(0), error.reason, said(error))
 
 
 def _compared(task: Task, sides: Sides) -> Iterator[RangeDigests | OpenedStretch]:
@@ -50,11 +55,6 @@ def _compared(task: Task, sides: Sides) -> Iterator[RangeDigests | OpenedStretch
         target.close()
 
 
-def _text(error: Gone | Unreadable) -> str:
-    """Say what cannot be compared, and where; what resolves it is the reason's affair."""
-    return "; ".join(text for text in (error.message, error.where, error.expected, error.seen) if text)
-
-
 # ---- opening
 
 
@@ -64,7 +64,7 @@ def open_task(task: Task, sides: Sides) -> OpenedStretch | LapsedRange:
     try:
         return _opened(task, span, sides)
     except (Gone, Unreadable) as error:
-        return LapsedRange(span, error.reason, _text(error))
+        return LapsedRange(span, error.reason, said(error))
 
 
 def _opened(task: Task, span: Range, sides: Sides) -> OpenedStretch | LapsedRange:

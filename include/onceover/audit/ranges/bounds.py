@@ -13,6 +13,7 @@ from uuid import UUID
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import PartitionSnapshot
+from onceover.audit.records.refusals import Withheld
 from onceover.model import TopicPartition
 from onceover.state.records.verified import Watermark
 
@@ -107,10 +108,10 @@ def not_taken_in(source: TopicPartition, log: PartitionLog) -> Unverifiable:
     return Unverifiable(Reason.NOT_ENROLLED, source, log.start, log.end, log.end - log.start, text)
 
 
-def untold(source: TopicPartition, why: str) -> Unverifiable:
+def untold(source: TopicPartition, withheld: Withheld) -> Unverifiable:
     """Return what is said of a partition without a counterpart of which nobody tells where its log ends."""
     # At least one, so that it counts.
-    return Unverifiable(Reason.NO_LEADER, source, 0, 1, 1, why)
+    return Unverifiable(withheld.reason, source, 0, 1, 1, withheld.why)
 
 
 def surplus(source: TopicPartition, source_id: UUID, target: TopicPartition, log: PartitionLog) -> Bounds:
@@ -139,8 +140,8 @@ class _Bounding:
 
     def bounds(self) -> Bounds:
         seen = self.seen
-        if seen.away:
-            return self._untold()
+        if seen.away is not None:
+            return self._untold(seen.away)
         here, there = self._log(seen.source_log, 0), self._log(seen.target_log, 1)
         if here is None or there is None or seen.position is None:
             return self._nothing(here, there)
@@ -266,10 +267,10 @@ class _Bounding:
     def _unproven_from(self) -> int:
         return self._mark.offset if self._mark else self.seen.start
 
-    def _untold(self) -> Bounds:
+    def _untold(self, withheld: Withheld) -> Bounds:
         seen, start = self.seen, self._unproven_from
         end = seen.source_log.end if seen.source_log is not None else seen.position or start
-        self._add(Reason.NO_LEADER, start, max(end, start + 1), seen.away)
+        self._add(withheld.reason, start, max(end, start + 1), withheld.why)
         return self._made(Mode.RECORDS, (start, start), (0, 0))
 
     def _nothing(self, here: PartitionLog | None, there: PartitionLog | None) -> Bounds:

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from onceover.audit.model import Reason
-from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, settled
+from onceover.audit.ranges.logs import AskedEnds, PartitionLog, described, log_bounds, settled
 from onceover.audit.records.batches import Unreadable
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.each import Each
+from onceover.audit.records.refusals import MayNotRead
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord
@@ -167,7 +167,7 @@ def diverted(target: Cluster, topics: Mapping[str, int], flow: str, today: str |
 
     To be asked after the flow's progress was read: what is diverted later is nobody's question. A partition
     that nobody leads, or tells the end of, takes nothing from the audit but what it may name; nor does a
-    topic of before that may not be read.
+    topic that may not be read.
 
     Args:
         topics: the topics that the flow has diverted to, each with the newest generation that did.
@@ -175,7 +175,6 @@ def diverted(target: Cluster, topics: Mapping[str, int], flow: str, today: str |
 
     Raises:
         Retriable: the target is away.
-        UsageError: the topic of today may not be described, or not be read.
     """
     reading = _Reading(target, flow, topics, today)
     infos = reading.topics() if topics else {}
@@ -187,7 +186,7 @@ def diverted(target: Cluster, topics: Mapping[str, int], flow: str, today: str |
     for tp, each in logs.items():
         if tp not in ends.away:
             reading.read(tp, each)
-    reading.doubts += [Doubt(Reason.NO_LEADER, why) for why in ends.away.values()]
+    reading.doubts += [Doubt(*withheld) for withheld in ends.away.values()]
     return Diverted(reading.named, reading.hidden, tuple(reading.doubts), tuple(reading.closed.values()))
 
 
@@ -209,19 +208,12 @@ class _Reading:
 
     def topics(self) -> dict[str, TopicInfo]:
         """Return the topics that are there; note which are not."""
-        each = self._target.retry(self._described)
+        each = self._target.retry(lambda: described(self._target, sorted(self._topics)))
         for topic, error in each.failed.items():
             self._refused(topic, error)
         for topic in self._topics.keys() - each.found.keys() - each.failed.keys():
             self._close(topic, Reason.DELETED, "is gone")
         return each.found
-
-    def _described(self) -> Each[str, TopicInfo]:
-        each = self._target.each_topic(sorted(self._topics))
-        for error in each.failed.values():
-            if isinstance(error, Retriable):
-                raise error
-        return each
 
     def waits(self, tp: TopicPartition, log_: PartitionLog) -> bool:
         """Tell whether a partition names something behind an open transaction; others' are no concern."""
@@ -242,14 +234,17 @@ class _Reading:
             self.doubts.append(Doubt(error.reason, error.message))
         except Retriable as error:
             self.doubts.append(Doubt(Reason.NO_LEADER, error.message))
-        except (UsageError, NeedsOperator) as error:
+        except NeedsOperator as error:
             self._refused(tp.topic, error)
 
     def _refused(self, topic: str, error: OnceoverError) -> None:
-        """Note that the cluster refuses a topic of before: perhaps nobody can grant it any more."""
-        if topic == self._today:
-            raise error
-        self._close(topic, Reason.UNREADABLE, _REFUSED.format(error.message))
+        """Note that the cluster refuses a topic; the one of today may name all that is missing."""
+        if topic != self._today:
+            self._close(topic, Reason.UNREADABLE, _REFUSED.format(error.message))
+            return
+        doubt = Doubt(Reason.UNREADABLE, f"the topic {topic} {_REFUSED.format(error.message)}")
+        if doubt not in self.doubts:
+            self.doubts.append(doubt)
 
     def _close(self, topic: str, reason: Reason, how: str) -> None:
         last = self._topics[topic]
@@ -277,6 +272,8 @@ def _readable(stretch: Stretch, records: Iterator[AuditedRecord]) -> Iterator[Au
     missing, and to readers they are."""
     try:
         yield from records
+    except MayNotRead:
+        raise
     except Unreadable as error:
         log.warning("dead-letter topic: %s cannot be read: %s", stretch.partition, error)
 

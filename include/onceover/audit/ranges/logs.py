@@ -1,6 +1,7 @@
 """The ends of the logs that an audit looks at, and what decides how long records stay in them.
 
-Invariant: a partition of which nobody tells where its log ends is named, and takes nothing from the others.
+Invariant: a partition of which nobody tells where its log ends, or that may not be asked about, is named, and
+takes nothing from the others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
+from onceover.audit.model import Reason
+from onceover.audit.records.refusals import Withheld, said
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
@@ -55,33 +58,61 @@ class AskedEnds:
 
     Attributes:
         away: partitions that were not answered, each with the reason; they are not asked for again.
+        refused: topics of which the cluster tells nothing, likewise.
     """
 
     def __init__(self, cluster: Cluster, *, others_answer: bool = False) -> None:
         self.cluster = cluster
         self._others_answer = others_answer
-        self.away: dict[TopicPartition, str] = {}
+        self.away: dict[TopicPartition, Withheld] = {}
+        self.refused: dict[str, Withheld] = {}
+
+    def why_not(self, tp: TopicPartition) -> Withheld | None:
+        """Return why a partition was not answered; None where it was, or nobody has asked."""
+        return self.away.get(tp) or self.refused.get(tp.topic)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Return the topics that exist among ``names``; without those that are ``refused``.
+
+        Raises:
+            Retriable: the cluster is away.
+        """
+        each = self.cluster.retry(
+            lambda: described(self.cluster, [name for name in names if name not in self.refused])
+        )
+        self.refuse(each.failed)
+        return each.found
+
+    def refuse(self, failed: Mapping[str, OnceoverError]) -> None:
+        """Note what the cluster refuses to say of topics."""
+        self.refused |= {topic: _withheld(error) for topic, error in failed.items()}
+
+    def leave_out(self, failed: Mapping[TopicPartition, OnceoverError]) -> None:
+        """Note what the cluster refuses, or fails, to say of partitions."""
+        self.away |= {tp: _withheld(error) for tp, error in failed.items()}
 
     def at(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
     ) -> dict[TopicPartition, int]:
         """Return the offset at a time, or EARLIEST or LATEST, of all partitions that are answered.
 
-        Whoever has no leader is waited for a little, and then left out: ``away`` says why.
+        Whoever has no leader is waited for a little, and then left out: ``away`` says why. Whoever may not be
+        asked about is left out at once.
 
         Raises:
             Retriable: the cluster is away.
-            UsageError: a topic may not be described.
         """
-        wanted = [tp for tp in partitions if tp not in self.away]
+        wanted = [tp for tp in partitions if self.why_not(tp) is None]
         found: dict[TopicPartition, int] = {}
         deadline, backoff = Deadline(_LED_S), Backoff()
         while wanted:
             each = self._asked(wanted, timestamp_ms, isolation)
             found |= each.found
-            wanted = list(each.failed)
+            waiting = {tp: error for tp, error in each.failed.items() if isinstance(error, Retriable)}
+            self.leave_out({tp: error for tp, error in each.failed.items() if tp not in waiting})
+            wanted = list(waiting)
             if wanted and deadline.passed:
-                self._leave_out(each.failed, nobody_answers=not (found or self._others_answer))
+                self._leave_out(waiting, nobody_answers=not (found or self._others_answer))
                 break
             if wanted:
                 backoff.wait(deadline)
@@ -90,32 +121,46 @@ class AskedEnds:
     def _asked(
         self, wanted: Sequence[TopicPartition], timestamp_ms: int, isolation: int
     ) -> Each[TopicPartition, int]:
-        each = self.cluster.retry(lambda: self.cluster.each_offset(wanted, timestamp_ms, isolation))
-        for error in each.failed.values():
-            if not isinstance(error, Retriable):
-                raise error
-        return each
+        return self.cluster.retry(lambda: self.cluster.each_offset(wanted, timestamp_ms, isolation))
 
-    def _leave_out(self, failed: Mapping[TopicPartition, OnceoverError], *, nobody_answers: bool) -> None:
+    def _leave_out(self, failed: Mapping[TopicPartition, Retriable], *, nobody_answers: bool) -> None:
         if nobody_answers and all(error.code != KafkaCode.NO_LEADER for error in failed.values()):
             raise next(iter(failed.values()))
-        self.away |= {tp: error.message for tp, error in failed.items()}
+        self.leave_out(failed)
+
+
+def described(cluster: Cluster, topics: Sequence[str]) -> Each[str, TopicInfo]:
+    """Return the topics that exist, and those beside it that the cluster refuses to describe.
+
+    Raises:
+        Retriable: a topic's metadata is not available at the moment.
+    """
+    each = cluster.each_topic(topics)
+    for error in each.failed.values():
+        if isinstance(error, Retriable):
+            raise error
+    return each
+
+
+def _withheld(error: OnceoverError) -> Withheld:
+    if isinstance(error, Retriable):
+        return Withheld(Reason.NO_LEADER, error.message)
+    return Withheld(Reason.UNREADABLE, said(error))
 
 
 def partition_logs(ends: AskedEnds, topics: Sequence[str]) -> dict[TopicPartition, PartitionLog]:
-    """Return how the logs of these topics' partitions are now; without those that ``ends`` has ``away``.
+    """Return how the logs of these topics' partitions are now; without those that ``ends`` is not told of.
+
+    A topic whose configuration may not be read is among these: what a log cleaner may take, and who gives
+    records their time, would be guesses.
 
     Raises:
         Retriable: the cluster is away.
-        UsageError: a topic, or its configuration, may not be described: what a log cleaner may take, and
-            who gives records their time, would be guesses.
     """
-    cluster = ends.cluster
-    infos = cluster.retry(lambda: cluster.topics(topics))
+    infos = ends.topics(topics)
     # Also what topics inherit: brokers may stamp, expire or compact what no topic says anything about.
-    configs = Admin(cluster).topic_configs(infos, standing=_KEYS)
-    for error in configs.failures.values():
-        raise error
+    configs = Admin(ends.cluster).topic_configs(infos, standing=_KEYS)
+    ends.refuse(configs.failures)
     return {
         tp: _log(infos[tp.topic], configs.standing.get(tp.topic, {}), *bounds)
         for tp, bounds in log_bounds(ends, infos).items()
@@ -132,7 +177,7 @@ def settled(
     found = dict(logs)
     deadline, backoff = Deadline(wait_s), Backoff()
     while True:
-        waiting = [tp for tp, each in found.items() if each.stable < each.end and tp not in ends.away]
+        waiting = [tp for tp, each in found.items() if each.stable < each.end and ends.why_not(tp) is None]
         if not waiting:
             return found
         stable = ends.at(waiting, calls.LATEST)

@@ -14,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs, settled
+from onceover.audit.records.refusals import Withheld
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import Retriable, UsageError
@@ -55,7 +56,7 @@ class PartitionSnapshot:
         asked_from: source offset of the time that was asked for; None without.
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
         by_hand: an operator has written its progress: skipped records, or seeded it.
-        away: why nobody tells where one of the logs ends; empty where both are known.
+        away: why nobody tells where one of the logs ends, or what was copied; None where all is known.
         enrolled_ms: when the topic was taken in; 0 where nobody tells any more: the time of the enrolment is
             that of the last partition whose progress was written by hand.
         began: where the target's log ended when the copy began at ``start``; None where nobody has written
@@ -76,7 +77,7 @@ class PartitionSnapshot:
     asked_from: int | None = None
     since: int = 0
     by_hand: bool = False
-    away: str = ""
+    away: Withheld | None = None
     enrolled_ms: int = 0
     began: int | None = None
 
@@ -84,7 +85,7 @@ class PartitionSnapshot:
     def is_there(self) -> bool:
         """True when both logs are known, and those that were copied: not others of the same name."""
         here, there = self.source_log, self.target_log
-        return not self.away and (here and here.topic_id, there and there.topic_id) == self.enrolled
+        return self.away is None and (here and here.topic_id, there and there.topic_id) == self.enrolled
 
     @property
     def untimed(self) -> bool:
@@ -113,7 +114,7 @@ class AuditSnapshot:
     missing: Mapping[TopicPartition, PartitionLog] = field(default_factory=dict)
     surplus: Mapping[TopicPartition, tuple[PartitionLog, TopicPartition]] = field(default_factory=dict)
     ids: tuple[str, str] = ("", "")
-    untold: Mapping[TopicPartition, str] = field(default_factory=dict)
+    untold: Mapping[TopicPartition, Withheld] = field(default_factory=dict)
 
     @property
     def repeats(self) -> bool:
@@ -262,7 +263,7 @@ class _Snapshots:
                         asked.get(source),
                         enrolment.since.get(source.partition, 0),
                         source.partition in enrolment.changed,
-                        self._here.away.get(source) or self._there.away.get(target, ""),
+                        self._here.why_not(source) or self._there.why_not(target),
                         0 if enrolment.since or enrolment.changed else enrolment.at_ms,
                         enrolment.began(source.partition),
                     )
@@ -314,7 +315,9 @@ class _Snapshots:
 
     def _progress(self) -> dict[TopicPartition, CommittedOffset]:
         group, wanted = names.progress_group(self._flow), sorted(self._pairs.values())
-        return self._target.retry(lambda: self._target.committed(group, wanted))
+        each = self._target.retry(lambda: self._target.each_committed(group, wanted))
+        self._there.leave_out(each.failed)
+        return each.found
 
     def _reached(
         self, layout: Layout, logs: Mapping[TopicPartition, PartitionLog]
@@ -356,7 +359,7 @@ class _Snapshots:
                 return logs
             backoff.pause(deadline, Retriable("transactions are being closed on the target"))
 
-    def _untold(self) -> dict[TopicPartition, str]:
+    def _untold(self) -> dict[TopicPartition, Withheld]:
         """Return the partitions without a counterpart of which nobody tells where they end."""
         there = {source: self._there.away[tp] for tp, source in self._unpaired(self._there.away).items()}
         return there | {tp: why for tp, why in self._here.away.items() if tp not in self._pairs}

@@ -16,6 +16,7 @@ from onceover.audit.model import Side
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES, Batch, Unreadable, too_large
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
+from onceover.audit.records.refusals import refusals
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
@@ -108,7 +109,7 @@ class Lookup:
 
         Raises:
             Retriable: the cluster is away.
-            Unreadable: it is in a batch that is damaged, or too large.
+            Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
         """
         key = side, tp
         reading = self._open.get(key)
@@ -134,10 +135,11 @@ class Lookup:
 
         Raises:
             Retriable: the cluster is away.
-            Unreadable: it is in a batch that is damaged, or too large.
+            Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
         """
         cluster = self._clusters[side]
-        start = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
+        with refusals():
+            start = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
         step = _FIRST_STEP
         while offset > start:
             begin = max(start, offset - step)
@@ -164,7 +166,8 @@ class Lookup:
 
     def _begin(self, side: Side, tp: TopicPartition, offset: int) -> _Reading | None:
         cluster = self._clusters[side]
-        stable = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+        with refusals():
+            stable = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
         stretch = self._stretch(side, tp, offset, stable) if offset < stable else None
         if stretch is None:
             return None
@@ -207,7 +210,8 @@ class Lookup:
 
     def _stretch(self, side: Side, tp: TopicPartition, begin: int, end: int) -> Stretch | None:
         cluster = self._clusters[side]
-        info = cluster.retry(lambda: cluster.topics([tp.topic])).get(tp.topic)
+        with refusals():
+            info = cluster.retry(lambda: cluster.topics([tp.topic])).get(tp.topic)
         return None if info is None else Stretch(tp, info.topic_id, begin, end)
 
     def _forget(self, key: tuple[Side, TopicPartition]) -> None:

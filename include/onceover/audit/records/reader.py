@@ -16,6 +16,7 @@ from uuid import UUID
 from onceover.audit.model import Reason
 from onceover.audit.records.batches import Batch, Unreadable, unreadable, walk
 from onceover.audit.records.fetch import Fetched, Wanted, decode_fetch, encode_fetch
+from onceover.audit.records.refusals import refusals
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.answers import failure
@@ -79,7 +80,7 @@ def read_batches(
 
     Raises:
         Gone: retention or a person removed the beginning, or the topic, meanwhile.
-        Unreadable: a batch is damaged; what comes before it was yielded.
+        Unreadable: a batch is damaged; what comes before it was yielded. Or a right is missing.
         Retriable: the broker is away for longer than a minute.
     """
     offset, backoff, deadline = stretch.start, Backoff(), Deadline(_PATIENCE_S)
@@ -169,7 +170,8 @@ class _Pump:
 
     def _open(self) -> Channel:
         tp = self._stretch.partition
-        info = self._cluster.topics([tp.topic]).get(tp.topic)
+        with refusals():
+            info = self._cluster.topics([tp.topic]).get(tp.topic)
         leader = None if info is None else info.partitions.get(tp.partition)
         if info is None or leader is None or info.topic_id != self._stretch.topic_id:
             raise Gone(f"{tp} is not on {self._cluster.alias} any more", Reason.DELETED)
@@ -207,4 +209,5 @@ class _Pump:
             case Action.RETRY | Action.REFRESH_AND_RETRY:
                 raise Retriable(f"{tp} cannot be read from {alias} at the moment (error {answer.error_code})")
             case action:
-                raise failure(alias, Api.FETCH, action, answer.error_code, str(tp))
+                with refusals():
+                    raise failure(alias, Api.FETCH, action, answer.error_code, str(tp))

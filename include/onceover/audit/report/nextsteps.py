@@ -6,7 +6,7 @@ contents never.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from onceover.audit.checks.suites import GROUPS, MAP, POSITIONS, RECEIPTS
@@ -96,6 +96,8 @@ def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{command('status', flow)} says what is stopped, or not taken in, and what to do"
     if Reason.NO_LEADER in reasons:
         yield f"bring the broker back that leads what is named there, then {command('audit', flow)}"
+    if Reason.UNREADABLE in reasons:
+        yield from _unreadable(flow, told["unverifiable"]["listed"])
     if Reason.OPEN_TRANSACTION in reasons:
         yield f"wait until it has ended, then {command('audit', flow)}"
     unshown = [check for check in told["checks"]["listed"] if check["ok"] is None]
@@ -105,3 +107,15 @@ def _after_not_seeing(told: Mapping[str, Any]) -> Iterator[str]:
         yield f"{where} could not be checked: {check['detail'] or check['seen']}"
     if len(unshown) > _NAMED:
         yield f"likewise {len(unshown) - _NAMED} more; the report lists them"
+
+
+def _unreadable(flow: str, listed: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield which topics could not be read, and why: a right that is missing is named, with its cluster."""
+    why: dict[str, str] = {}
+    for row in listed:
+        if row["reason"] == Reason.UNREADABLE:
+            why.setdefault(row["source_topic"], row["message"])
+    for topic, message in list(why.items())[:_NAMED]:
+        yield f"{topic} could not be read: {message}; then {command('audit', flow)}"
+    if len(why) > _NAMED:
+        yield f"likewise {len(why) - _NAMED} more topics"

@@ -29,7 +29,7 @@ MEANING: Final[Mapping[str, str]] = {
     Reason.NOT_COPIED_YET: "The flow had not copied them when the audit began.",
     Reason.NOT_IN_MAP: "The offset map no longer reaches back that far.",
     Reason.NO_LEADER: "A broker is away: nobody tells what its partitions hold.",
-    Reason.UNREADABLE: "Their batch cannot be decoded, or the dead-letter topic may not be read.",
+    Reason.UNREADABLE: "Their batch cannot be decoded, or a right is missing on one of the topics.",
     Reason.TOO_LARGE: "A record among them takes more memory than the audit may use.",
 }
 SUITE_NAMES: Final = {

@@ -104,7 +104,7 @@ def check_audited(flow: str, found: TailCompared) -> None:
         )
     if found.gone:
         raise NeedsOperator(
-            f"{found.gone} offsets of the copies cannot be compared, and not for their age",
+            f"{found.gone} offsets of the copies cannot be compared, and not for their age: {found.why}",
             code=DrillCode.COPY_DIFFERS,
             resolve=f"{commands.command('audit', flow)} tells why; do not switch over",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 from unittest.mock import patch
 from uuid import UUID
@@ -11,12 +10,14 @@ import pytest
 
 from onceover.audit.model import Reason
 from onceover.audit.ranges.diverted import CopyBegun, DeadLetters, Doubt, diverted
-from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.audit.records.reader import Gone
+from onceover.errors import Retriable, UsageError
 from onceover.model import TopicPartition
+from onceover.txn.classify import Api
 from onceover.wire.offsetmap import MapRecord
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeTopic
+from tests.support.fakes.refusing import NOT_AUTHORIZED, not_authorized
 from tests.support.raw.mutations import Content
 
 SOURCE: Final = TopicPartition("orders", 3)
@@ -135,28 +136,33 @@ def test_topic_of_before_that_may_not_be_read_takes_nothing_from_the_others() ->
     cluster = target((2_000, own(b"1", THIS)))
     cluster.all_topics["before"].logs[0].append([Content(b"k", b"v", own(b"2", THIS), 2_000)])
 
-    def refusing(on: FakeCluster, stretch: Stretch) -> Iterator[ReadBatch]:
-        if stretch.partition.topic == "before":
-            raise REFUSED
-        return read_batches(on, stretch)
-
-    with patch("onceover.audit.ranges.diverted.read_batches", refusing):
-        letters = diverted(cluster, {"before": 1, "letters": 2}, "dr", "letters").of(SOURCE, NOW, tuple)
+    cluster.faults[TopicPartition("before", 0)] = NOT_AUTHORIZED
+    letters = diverted(cluster, {"before": 1, "letters": 2}, "dr", "letters").of(SOURCE, NOW, tuple)
     doubt = letters.doubt(2)
     assert letters.offsets == {1} and doubt is not None and doubt.reason is Reason.UNREADABLE
 
 
-@pytest.mark.parametrize("error", [REFUSED, Retriable("its metadata is not known yet")])
-def test_todays_topic_is_to_be_granted(error: OnceoverError) -> None:
-    """Nor does an audit go on without what is about to be told."""
+@pytest.mark.parametrize("right", ["DESCRIBE", "READ"])
+def test_todays_topic_that_may_not_be_read_may_name_whatever_is_missing(right: str) -> None:
+    """Also where nobody knows of a generation that has diverted to it; each partition says it once."""
     cluster = target()
-    cluster.unanswered["letters"] = error
-    with pytest.raises(type(error)):
-        diverted(cluster, {"letters": 1}, "dr", "letters")
-    del cluster.unanswered["letters"]
     cluster.all_topics["letters"].logs[0].append([Content(b"k", b"v", (), 1)])
-    reads = patch("onceover.audit.ranges.diverted.read_batches", side_effect=REFUSED, autospec=True)
-    with reads, pytest.raises(UsageError):
+    if right == "READ":
+        cluster.faults[TopicPartition("letters", 0)] = NOT_AUTHORIZED
+    else:
+        cluster.unanswered["letters"] = not_authorized(cluster, Api.METADATA, "letters")
+    (doubt,) = (
+        diverted(cluster, {"letters": 0}, "dr", "letters").of(SOURCE, NOW, lambda: [copied_by(2)]).unread
+    )
+    assert (doubt.reason, doubt.until) == (Reason.UNREADABLE, None)
+    assert "letters" in doubt.why and "west" in doubt.why and f"{right} on the topic" in doubt.why
+
+
+def test_an_audit_does_not_go_on_without_what_is_about_to_be_told() -> None:
+    """The broker that knows the topic is on its way."""
+    cluster = target()
+    cluster.unanswered["letters"] = Retriable("its metadata is not known yet")
+    with pytest.raises(Retriable):
         diverted(cluster, {"letters": 1}, "dr", "letters")
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from onceover.audit.model import Reason
 from onceover.audit.ranges import logs
 from onceover.audit.ranges.logs import AskedEnds, PartitionLog, partition_logs
-from onceover.errors import Retriable, UsageError
+from onceover.audit.records.refusals import Withheld
+from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.model import TopicPartition
+from onceover.txn.classify import Api
 from tests.support.fakes.fakecluster import FakeCluster
+from tests.support.fakes.refusing import NOT_AUTHORIZED, not_authorized
 
 FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
@@ -56,9 +60,6 @@ def test_size_and_age_may_be_limited_in_two_places(
     assert log(own, inherited).expires is expires
 
 
-NOT_AUTHORIZED = 29
-
-
 def two(cluster: FakeCluster) -> tuple[TopicPartition, TopicPartition]:
     cluster.make_topic("t", 1)
     cluster.make_topic("u", 1)
@@ -68,10 +69,13 @@ def two(cluster: FakeCluster) -> tuple[TopicPartition, TopicPartition]:
 def test_a_configuration_that_may_not_be_read_is_no_guess() -> None:
     """What a log cleaner has taken would count as lost, and stamped times as altered."""
     cluster = FakeCluster("west")
-    two(cluster)
+    _, fine = two(cluster)
     cluster.codes["DescribeConfigs t"].append(NOT_AUTHORIZED)
-    with pytest.raises(UsageError, match="configuration of topic t"):
-        partition_logs(AskedEnds(cluster), ["t", "u"])
+    ends = AskedEnds(cluster)
+    assert set(partition_logs(ends, ["t", "u"])) == {fine}
+    withheld = ends.refused["t"]
+    assert withheld.reason is Reason.UNREADABLE
+    assert "west" in withheld.why and "topic t " in withheld.why and "DESCRIBE_CONFIGS" in withheld.why
 
 
 def test_a_partition_that_nobody_leads_is_named_and_the_others_are_told(
@@ -84,7 +88,7 @@ def test_a_partition_that_nobody_leads_is_named_and_the_others_are_told(
     cluster.all_topics["u"].leaders[0] = -1
     ends = AskedEnds(cluster)
     assert set(partition_logs(ends, ["t", "u"])) == {led}
-    assert ends.away == {unled: "u:0 has no leader on west at the moment"}
+    assert ends.away == {unled: Withheld(Reason.NO_LEADER, "u:0 has no leader on west at the moment")}
     cluster.all_topics["u"].leaders[0] = 0
     assert ends.at([led, unled], calls.LATEST) == {led: 0}
 
@@ -99,10 +103,27 @@ def test_a_cluster_of_which_nobody_answers_is_away(monkeypatch: pytest.MonkeyPat
         AskedEnds(cluster).at(both, calls.LATEST)
 
 
-def test_a_topic_that_may_not_be_described_is_said() -> None:
-    """It is no broker that comes back."""
+def test_a_topic_that_may_not_be_described_is_named_and_asked_about_once() -> None:
+    """It is no broker that comes back; nor does a topic of which nothing is told look as if it were gone."""
     cluster = FakeCluster("west")
-    led, _ = two(cluster)
-    cluster.away[led] = UsageError("not authorized", resolve="grant it")
-    with pytest.raises(UsageError):
-        AskedEnds(cluster).at([led], calls.LATEST)
+    shut, fine = two(cluster)
+    cluster.unanswered["t"] = not_authorized(cluster, Api.METADATA, "t")
+    ends = AskedEnds(cluster)
+    assert set(partition_logs(ends, ["t", "u"])) == {fine}
+    withheld = ends.why_not(shut)
+    assert withheld is not None and withheld.reason is Reason.UNREADABLE
+    assert (
+        "west" in withheld.why and "DESCRIBE on the topic" in withheld.why and "; t; grant " in withheld.why
+    )
+    cluster.unanswered.clear()
+    assert set(partition_logs(ends, ["t", "u"])) == {fine}, "what was fixed once stays so"
+
+
+def test_a_partition_that_may_not_be_asked_about_any_more_is_waited_for_by_nobody() -> None:
+    """Its right was taken away meanwhile."""
+    cluster = FakeCluster("west")
+    shut, fine = two(cluster)
+    cluster.away[shut] = not_authorized(cluster, Api.LIST_OFFSETS, str(shut))
+    ends = AskedEnds(cluster)
+    assert ends.at([shut, fine], calls.LATEST) == {fine: 0}
+    assert ends.away[shut].reason is Reason.UNREADABLE and str(shut) in ends.away[shut].why

@@ -17,7 +17,7 @@ from onceover.audit.checks.evidence import BookkeepingChecks, Commit
 from onceover.audit.checks.result import Area, AuditResult
 from onceover.audit.checks.suites import NOT_EVALUATED, RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
-from onceover.audit.model import Finding, FindingKind, Reason
+from onceover.audit.model import Finding, FindingKind, Reason, Unverifiable
 from onceover.audit.report import datadocs, jsonreport
 from onceover.audit.report import pages as report
 from onceover.audit.report.nextsteps import first_wrong, next_steps
@@ -348,6 +348,20 @@ def test_next_step_is_about_what_was_seen() -> None:
         {"unverifiable.offsets"},
     )
     assert late["verdict"] == "UNVERIFIABLE" and "--until caught-up" in next_steps(late)[0]
+
+
+def test_next_step_names_each_topic_that_could_not_be_read_and_why() -> None:
+    """One line a topic, however many partitions it has: the next one would not be seen behind them."""
+    why = "east refuses metadata (error 29, not authorized, it takes DESCRIBE on the topic); {}; grant it"
+    shut = [
+        replace(audits.partition_result(each.partition, ()), source=each, unverifiable=(gap,))
+        for topic in "abcde"
+        for each in (audits.at(0, topic), audits.at(1, topic))
+        for gap in [Unverifiable(Reason.UNREADABLE, each, 0, 9, 9, why.format(topic))]
+    ]
+    *named, more = next_steps(told(audits.result(shut), {"unverifiable.offsets"}))
+    assert [step.split(" ", 1)[0] for step in named] == ["a", "b", "c"] and "2 more topics" in more
+    assert all("it takes DESCRIBE on the topic" in step and "`onceover audit" in step for step in named)
 
 
 def test_first_record_is_named_by_its_place_alone() -> None:
