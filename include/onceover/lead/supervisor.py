@@ -168,7 +168,9 @@ class Supervisor:
             self._target.retry(self._check_one_way)
         # Asked again behind the id; but who asks for that first, disturbs the newer one.
         launches_with(newest, self._flow.launch)
-        create_flow_topics(self._target_admin, self._flow.name, self._state_settings)
+        create_flow_topics(
+            self._target_admin, self._flow.name, self._state_settings, is_known=newest is not None
+        )
         return self.leader.start()
 
     def _check_one_way(self) -> None:

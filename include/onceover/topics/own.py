@@ -48,11 +48,17 @@ class StateSettings:
     dead_letter: tuple[TopicSpec, ...] = ()
 
 
-def create_flow_topics(admin: Admin, flow: str, settings: StateSettings) -> None:
+def create_flow_topics(admin: Admin, flow: str, settings: StateSettings, *, is_known: bool = False) -> None:
     """Create the flow's own topics where they are missing, and wait until they have leaders.
 
     Those that are there already are brought in line: they get the partitions that they lack, and as far as
     the principal may their configuration, the offset map's only what it cannot do without.
+
+    Args:
+        admin: of the target; ``flow`` its name.
+        settings: how they are made.
+        is_known: the flow has run before. Partitions that its offset map lacks, and may not be given, keep no
+            run from beginning: it tells of them, and tries again (``MapKeeper``).
 
     Raises:
         Retriable: the target is away, or they have no leaders in time.
@@ -63,9 +69,17 @@ def create_flow_topics(admin: Admin, flow: str, settings: StateSettings) -> None
     owned = _owned_spec(names.owned_topic(flow), factor)
     found = admin.make_topics([state, offsets, owned, *settings.dead_letter])
     short = [spec for spec in (state, offsets) if _is_short(found[spec.name], spec)]
+    grown = []
     for spec in short:
-        _complete(admin, found[spec.name], spec)
-    admin.await_partitions(short)
+        try:
+            _complete(admin, found[spec.name], spec)
+        except (UsageError, NeedsOperator) as error:
+            if spec is not offsets or not is_known:
+                raise
+            log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
+        else:
+            grown.append(spec)
+    admin.await_partitions(grown)
     _bring_in_line(admin, [state, offsets, owned])
 
 

@@ -12,13 +12,15 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Features
-from onceover.lead import leader
+from onceover.lead import leader, supervisor
+from onceover.model import TopicPartition, lane_of
+from onceover.state import names
 from onceover.stops import aside
 from onceover.wiring.flows import open_clusters
 from tests.support.brokers.guarded import Pair, guarded_replica
 from tests.support.flows.grants import GROUP, TOPIC, denied, grant
 from tests.support.flows.groups import commit
-from tests.support.flows.replica import Replica
+from tests.support.flows.replica import Replica, delete_topics
 from tests.support.flows.waysout import commands, follow
 from tests.support.raw.rawkafka import RawRecord
 from tests.support.session.wait import wait_until
@@ -187,6 +189,39 @@ def test_a_copy_that_may_not_be_described_is_made_by_nobody_and_the_others_are(
         made = AdminClient(guarded[1].admin_client).list_topics(timeout=_TIMEOUT_S).topics
         assert fine in made and shut not in made
     assert replica.command(capsys, "topics", "apply", flow)[0] == 0
+
+
+def test_a_start_goes_on_where_the_map_lacks_partitions_that_nobody_may_add(
+    guarded: Pair, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody has made it anew with one; what is mapped elsewhere waits, and a note says for what."""
+    monkeypatch.setattr(supervisor, "HEARTBEAT_S", 0.5)
+    topic, owned_map = replica.topic(partitions=4), names.map_topic(replica.name)
+    mapped = next(p for p in range(4) if lane_of(TopicPartition(topic, p), names.MAP_PARTITIONS) == 0)
+    _feed(replica, topic)
+    replica.copy()
+    delete_topics(guarded[1].admin_client, [owned_map])
+    replica.target.create_topic(owned_map, 1)
+    _feed(replica, topic)
+
+    def positions() -> dict[int, int]:
+        return {p["partition"]: p["position"] for p in replica.flow.status()["partitions"]}
+
+    def noted() -> set[str]:
+        return {note["code"] for note in replica.flow.status()["notes"]}
+
+    with replica.running() as live:
+        wait_until(lambda: positions()[mapped] == 10, _TIMEOUT_S, "one goes on", poll_s=_POLL_S)
+        wait_until(lambda: "MAP_MISSING" in noted(), _TIMEOUT_S, "it is told", poll_s=_POLL_S)
+        assert positions() == {p: 10 if p == mapped else 5 for p in range(4)} and live.alive
+        grant(guarded[1], [(TOPIC, owned_map, False, "ALTER")])
+        wait_until(lambda: set(positions().values()) == {10}, _TIMEOUT_S, "all go on", poll_s=_POLL_S)
+    replica.assert_same()
+
+
+def _feed(replica: Replica, topic: str) -> None:
+    for number in range(4):
+        replica.source.plain(topic, number, replica.source.records(5))
 
 
 class Topics:

@@ -160,6 +160,21 @@ def test_a_start_that_may_not_add_partitions_says_which_and_how() -> None:
     assert "--partitions 4" in (caught.value.resolve or "")
 
 
+def test_a_start_of_a_flow_that_has_run_goes_on_with_the_map_that_is_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As it would if that happened while it ran; the run tells of it. Its state it cannot do without."""
+    target = made_before(*ANY_TIME)
+    target.codes[f"CreatePartitions {TOPIC}"].append(29)
+    create_flow_topics(Admin(target), "f", SETTINGS, is_known=True)
+    assert len(target.all_topics[TOPIC].logs) == 1 and "--partitions 4" in caplog.text
+    assert len(target.all_topics[names.state_topic("f")].logs) == names.STATE_PARTITIONS
+    target = made_before(*ANY_TIME)
+    target.codes[f"CreatePartitions {names.state_topic('f')}"].append(29)
+    with pytest.raises(UsageError):
+        create_flow_topics(Admin(target), "f", SETTINGS, is_known=True)
+
+
 def test_a_map_that_somebody_else_makes_while_the_flow_runs_gets_its_partitions() -> None:
     """Brokers that make whatever is asked for, between its end and the look of the run."""
     target = made_before(*ANY_TIME)
