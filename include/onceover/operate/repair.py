@@ -14,6 +14,7 @@ from uuid import UUID
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
+from onceover.kafka.admin.topicfacts import may_not_read
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
@@ -31,6 +32,7 @@ from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
 from onceover.topics.changes import TopicStep
+from onceover.topics.refusals import unread
 from onceover.wire.progress import ProgressMeta
 
 RESUME = "resume"
@@ -266,6 +268,8 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     missing = missing or _missing("target", flow, tp, there, topic_of(target, there.topic))
     if here is None or missing is not None:
         return refusing(SKIP, flow, situation, *([missing] if missing else []))
+    if target.retry(lambda: may_not_read(target, [there.topic])):
+        return refusing(SKIP, flow, situation, unread(str(tp), there.topic))
     # To the high watermark, by which a stop says where the source has lost records, too.
     start, end = log_of(source, [tp], calls.READ_UNCOMMITTED)[tp]
     if not start <= offset <= end:

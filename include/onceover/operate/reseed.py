@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from onceover.clock import now_ms
 from onceover.kafka import calls
+from onceover.kafka.admin.topicfacts import may_not_read
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
@@ -43,6 +44,7 @@ from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.topics.changes import AddPartitions, TopicStep
 from onceover.topics.plan import TopicPlan, plan_topics
+from onceover.topics.refusals import unread
 from onceover.topics.scope import Rules
 from onceover.topics.view import TopicReader
 
@@ -86,6 +88,8 @@ def plan_reseed(
         return refusing(RESEED, flow, situation, _source_missing(flow, tp))
     if tp.partition not in here.partitions:
         return _take_out(flow, tp, situation, here)
+    if target.retry(lambda: may_not_read(target, [old.target])):
+        return refusing(RESEED, flow, situation, unread(str(tp), old.target))
     sides = _Sides(here, topic_of(target, old.target))
     topics = _made_whole(flow, source, target, situation, sides, making)
     if topics.refused:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from onceover.clock import now_ms
 from onceover.errors import Fenced, OnceoverError
 from onceover.kafka import calls
+from onceover.kafka.admin.topicfacts import may_not_read
 from onceover.kafka.admin.topics import Admin, led_within
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.logs.between import led_topics
@@ -47,7 +48,7 @@ from onceover.stops.record import stopped_in
 from onceover.topics.making import make_targets
 from onceover.topics.own import StateSettings, create_flow_topics
 from onceover.topics.plan import View, plan_topics
-from onceover.topics.refusals import hidden
+from onceover.topics.refusals import hidden, unread
 from onceover.topics.scope import Rules
 from onceover.topics.view import TopicReader
 
@@ -302,7 +303,8 @@ class Seeder:
         The plan is announced again if it has changed by the time that nobody copies any more. What an earlier
         try under the same approval has written is no part of it.
         """
-        first = self._left(approval)
+        # Only here: who plans needs no right to write.
+        first = self._permitted(self._left(approval))
         caller.announce(first)
         if not first.positions:
             return Seeded(first, earlier=approval is not None and has_written(first, approval))
@@ -315,6 +317,12 @@ class Seeder:
         """Return what would be done now, without what was written under the approval already."""
         planned = self.plan()
         return planned if approved is None else left_of(planned, approved)
+
+    def _permitted(self, plan: SeedPlan) -> SeedPlan:
+        """Return the plan without topics of which we may write no positions; the others go on."""
+        copies = {topic.target: topic.source.name for topic in plan.topics}
+        barred = self.target.retry(lambda: may_not_read(self.target, copies))
+        return without(plan, [unread(copies[name], name) for name in sorted(barred)])
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)
@@ -338,7 +346,7 @@ class Seeder:
         new = {
             t.source.name: t.target for t in planned.topics if t.enrolment is None or not t.enrolment.active
         }
-        now = without(planned, claims.settle(new))
+        now = self._permitted(without(planned, claims.settle(new)))
         return agreed_anew(shown, now, approved, journal, caller, whole=False)
 
     def _prepared(

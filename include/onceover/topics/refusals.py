@@ -87,6 +87,20 @@ def hidden(old: Enrolment, side: TroubleSide, error: OnceoverError) -> Refusal:
     )
 
 
+def unread(about: str, topic: str) -> Refusal:
+    """Return the refusal of what would write progress of a target topic that may not be read.
+
+    Args:
+        about: what is refused: a source topic, or a partition.
+    """
+    return Refusal(
+        about,
+        StopCode.TARGET_UNAUTHORIZED,
+        f"the principal may not read target topic {topic}: positions of it take READ on the topic",
+        f"grant it the rights listed in docs/operations.md on {topic}, then plan again",
+    )
+
+
 def bad_name(decision: ScopeDecision, code: TopicCode, problem: str) -> Refusal:
     """Return the refusal of a topic whose copy cannot be called as it would be."""
     fix = f"add {decision.topic} to topics.exclude, or give the flow a new name and another source.alias"

@@ -16,6 +16,7 @@ import pytest
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Fenced, MustReset, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
+from onceover.kafka.admin.topicfacts import may_not_read
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import LiveCluster
@@ -121,6 +122,11 @@ def test_topics_are_found_by_name_and_all_together(side: Side) -> None:
     assert side.cluster.topics()[side.name].topic_id == info.topic_id
     assert side.cluster.each_topic([f"{side.name}-not"]).found == {}
     assert side.cluster.hidden_topics([side.name, f"{side.name}-not"]) == {}
+
+
+def test_without_an_authorizer_all_may_be_read(side: Side) -> None:
+    """What is there, and what is not."""
+    assert side.cluster.retry(lambda: may_not_read(side.cluster, [side.name, f"{side.name}-none"])) == set()
 
 
 def test_the_same_brokers_answer_by_another_connection(side: Side) -> None:

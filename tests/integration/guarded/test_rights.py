@@ -191,6 +191,43 @@ def test_a_copy_that_may_not_be_described_is_made_by_nobody_and_the_others_are(
     assert replica.command(capsys, "topics", "apply", flow)[0] == 0
 
 
+@pytest.mark.parametrize("command", ["reseed", "reseed what is gone", "skip-to", "seed"])
+def test_who_may_write_no_positions_of_a_topic_fences_nobody(
+    guarded: Pair,
+    replica: Replica,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: str,
+) -> None:
+    """A broker would refuse them behind the fencing, with those of all topics; what is fine is seeded."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    shut, fine, flow = replica.topic("shut"), replica.topic(FINE), str(replica.flow.path)
+    for topic in (shut, fine):
+        replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    generation = replica.flow.status()["generation"]
+    arguments = {
+        "reseed": ["partition", "reseed", flow, f"{shut}:0", "--apply"],
+        "skip-to": ["partition", "skip-to", flow, f"{shut}:0", "4", "--apply"],
+        "seed": ["seed", "apply", flow, "--from", "earliest", "--replace"],
+    }[command.split()[0]]
+    if command == "reseed what is gone":
+        delete_topics(guarded[1].admin_client, [shut])
+    with denied(guarded[1], (TOPIC, shut, False, "READ")):
+        code, document = replica.command(capsys, *arguments)
+        (refused,) = document["refused"]
+        assert (code, refused["code"]) == (3, "TARGET_UNAUTHORIZED"), document
+        assert "READ" in refused["message"] and "grant" in refused["resolve"]
+    flow_now = replica.flow.status()
+    position = {p["topic"]: p["position"] for p in flow_now["partitions"]}[fine]
+    if command == "seed":
+        assert (flow_now["generation"], position) == (generation + 1, 0)
+    else:
+        assert (flow_now["generation"], position) == (generation, 5)
+    assert replica.command(capsys, *arguments)[0] == 0
+
+
 def test_a_start_goes_on_where_the_map_lacks_partitions_that_nobody_may_add(
     guarded: Pair, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,9 @@ _PRODUCE: Final = 0
 _LIST_GROUPS: Final = 16
 _API_VERSIONS: Final = 18
 _PORT: Final = 9092
+# AclOperation's codes, of a topic.
+_READ: Final = 3
+_OPERATIONS: Final = frozenset({_READ, 4, 5, 6, 7, 8, 10, 11})
 # Where a configuration's value comes from, and how one is set.
 _OF_TOPIC, _BY_DEFAULT = 1, 5
 _SET: Final = 0
@@ -354,7 +357,8 @@ class Answers:
             led: list[tuple[Any, ...]] = [
                 (0, n, p.leader, p.leader_epoch, [], [], []) for n, p in info.partitions.items()
             ]
-            topics.append((0, name, topic.id, info.is_internal, led, ()))
+            allowed = _OPERATIONS - ({_READ} if name in self._of.unread else set())
+            topics.append((0, name, topic.id, info.is_internal, led, allowed))
         brokers = [(each, f"{self._of.alias}-{each}", _PORT, None) for each in self._of.brokers()]
         return {
             "throttle_time_ms": 0,

@@ -82,3 +82,21 @@ def test_a_skip_is_done_wherever_the_log_has_gone_since(scene: SeedScene) -> Non
     assert [r.code for r in repairs.apply(scene.caller).waiting] == ["OUT_OF_RANGE"]
     other = Approval.of(skipper(scene, TopicPartition("a", 0), 30).plan().items)
     assert [r.code for r in repairs.apply(scene.caller, other).waiting] == ["OUT_OF_RANGE"]
+
+
+@pytest.mark.parametrize("action", ["reseed", "skip-to"])
+def test_what_would_be_refused_behind_the_fencing_is_refused_before_it(scene: SeedScene, action: str) -> None:
+    """Progress of a topic takes READ on it: nobody is fenced for what nobody can write."""
+    scene.grow("a", 50)
+    tp = TopicPartition("a", 0)
+    repairs = reseeder(scene, tp) if action == "reseed" else skipper(scene, tp, 10)
+    before = scene.records(), scene.progress()
+    scene.west.unread.add("a")
+    done = repairs.apply(scene.caller)
+    (told,) = done.plan.refused
+    assert (done.exit_code, done.generation) == (3, None)
+    assert (told.object, told.code) == ("a:0", "TARGET_UNAUTHORIZED")
+    assert "READ" in told.message and "grant" in told.resolve
+    assert (scene.records(), scene.progress()) == before
+    scene.west.unread.clear()
+    assert repairs.apply(scene.caller).generation is not None

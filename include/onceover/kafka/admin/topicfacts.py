@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -48,17 +49,32 @@ def topic_facts(cluster: Cluster, topic: str) -> TopicFacts:
         UsageError: not authorized to describe the topic.
         NeedsOperator: there is no such topic.
     """
-    request = MetadataRequest(
-        version=_VERSION,
-        topics=[(UUID(int=0), topic)],
-        allow_auto_topic_creation=False,
-        include_topic_authorized_operations=True,
-    )
-    error_code, facts = cluster.control().call(request, MetadataResponse, _read)
+    [(_, error_code, facts)] = cluster.control().call(_about([topic]), MetadataResponse, _read)
     action = classify(Api.METADATA, error_code)
     if action is not Action.OK:
         raise failure(cluster.alias, Api.METADATA, action, error_code, topic)
     return facts
+
+
+def may_not_read(cluster: Cluster, topics: Collection[str]) -> frozenset[str]:
+    """Return which of these topics we may not READ, whether they are there or not. Changes nothing.
+
+    Who may not READ a topic may commit no position of it either. Try again with ``Cluster.retry``.
+
+    Raises:
+        Retriable: the cluster is away.
+    """
+    if not topics:
+        return frozenset()
+    found, absent = set(), []
+    for name, code, facts in cluster.control().call(_about(sorted(topics)), MetadataResponse, _read):
+        action = classify(Api.METADATA, code)
+        if action is Action.MISSING:
+            absent.append(name)
+        elif action is Action.UNAUTHORIZED or (action is Action.OK and "READ" not in facts.operations):
+            found.add(name)
+    codes = _ask_to_read(cluster, absent) if absent else {}
+    return frozenset(found | {name for name, code in codes.items() if code == _TOPIC_AUTHORIZATION_FAILED})
 
 
 def may_on_absent(cluster: Cluster, topic: str, operation: str) -> bool:
@@ -69,12 +85,12 @@ def may_on_absent(cluster: Cluster, topic: str, operation: str) -> bool:
     Raises:
         Retriable: the cluster is away.
     """
-    ask = {"READ": _ask_to_read, "WRITE": _ask_to_write}[operation]
-    return ask(cluster, topic) != _TOPIC_AUTHORIZATION_FAILED
+    code = _ask_to_write(cluster, topic) if operation == "WRITE" else _ask_to_read(cluster, [topic])[topic]
+    return code != _TOPIC_AUTHORIZATION_FAILED
 
 
-def _ask_to_read(cluster: Cluster, topic: str) -> int:
-    """Ask to read from a topic that does not exist; return the error code."""
+def _ask_to_read(cluster: Cluster, topics: Sequence[str]) -> dict[str, int]:
+    """Ask to read from topics that do not exist; return the error codes."""
     request = FetchRequest(
         version=_FETCH_VERSION,
         replica_id=-1,
@@ -82,9 +98,9 @@ def _ask_to_read(cluster: Cluster, topic: str) -> int:
         min_bytes=0,
         max_bytes=1,
         isolation_level=0,
-        topics=[(topic, [(0, 0, 1)])],
+        topics=[(topic, [(0, 0, 1)]) for topic in topics],
     )
-    return cluster.control().call(request, FetchResponse, _read_code)
+    return cluster.control().call(request, FetchResponse, _read_codes)
 
 
 def _ask_to_write(cluster: Cluster, topic: str) -> int:
@@ -99,10 +115,17 @@ def _ask_to_write(cluster: Cluster, topic: str) -> int:
     return cluster.control().call(request, ProduceResponse, _written_code)
 
 
-def _read_code(answer: Any) -> int:
-    [topic] = answer.responses
-    [partition] = topic.partitions
-    return int(partition.error_code)
+def _about(topics: Sequence[str]) -> MetadataRequest:
+    return MetadataRequest(
+        version=_VERSION,
+        topics=[(UUID(int=0), topic) for topic in topics],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+
+
+def _read_codes(answer: Any) -> dict[str, int]:
+    return {t.topic: int(partition.error_code) for t in answer.responses for partition in t.partitions}
 
 
 def _written_code(answer: Any) -> int:
@@ -111,10 +134,13 @@ def _written_code(answer: Any) -> int:
     return int(partition.error_code)
 
 
-def _read(answer: Any) -> tuple[int, TopicFacts]:
-    [topic] = answer.topics
+def _read(answer: Any) -> list[tuple[str, int, TopicFacts]]:
+    return [(topic.name, topic.error_code, _facts(topic)) for topic in answer.topics]
+
+
+def _facts(topic: Any) -> TopicFacts:
     replicas = [len(partition.replica_nodes) for partition in topic.partitions]
     # The codec has taken the bit field apart.
     codes = set(topic.authorized_operations or ())
     allowed = frozenset(name for code, name in _OPERATIONS.items() if code in codes)
-    return topic.error_code, TopicFacts(min(replicas, default=-1), allowed)
+    return TopicFacts(min(replicas, default=-1), allowed)
