@@ -32,7 +32,7 @@ from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
 from onceover.topics.changes import TopicStep
-from onceover.topics.refusals import unread
+from onceover.topics.refusals import barred_copy
 from onceover.wire.progress import ProgressMeta
 
 RESUME = "resume"
@@ -269,7 +269,7 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     if here is None or missing is not None:
         return refusing(SKIP, flow, situation, *([missing] if missing else []))
     if target.retry(lambda: may_not_read(target, [there.topic])):
-        return refusing(SKIP, flow, situation, unread(str(tp), there.topic))
+        return refusing(SKIP, flow, situation, barred_copy(str(tp), there.topic))
     # To the high watermark, by which a stop says where the source has lost records, too.
     start, end = log_of(source, [tp], calls.READ_UNCOMMITTED)[tp]
     if not start <= offset <= end:

@@ -44,7 +44,7 @@ from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.topics.changes import AddPartitions, TopicStep
 from onceover.topics.plan import TopicPlan, plan_topics
-from onceover.topics.refusals import unread
+from onceover.topics.refusals import barred_copy
 from onceover.topics.scope import Rules
 from onceover.topics.view import TopicReader
 
@@ -89,7 +89,7 @@ def plan_reseed(
     if tp.partition not in here.partitions:
         return _take_out(flow, tp, situation, here)
     if target.retry(lambda: may_not_read(target, [old.target])):
-        return refusing(RESEED, flow, situation, unread(str(tp), old.target))
+        return refusing(RESEED, flow, situation, barred_copy(str(tp), old.target))
     sides = _Sides(here, topic_of(target, old.target))
     topics = _made_whole(flow, source, target, situation, sides, making)
     if topics.refused:

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.logs.between import read_topic
@@ -26,7 +27,7 @@ from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, check_in_scope, seats_of
+from onceover.seeding.origins import FlowClusters, check_in_scope, seats_of, unread
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, risk_of
 from onceover.seeding.seam import Finding, NoSeam, Seam
 from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
@@ -176,9 +177,7 @@ class MirrorMakerOrigin:
         # What the fence aborts holds up nobody.
         held = first.held_up(wanted) if self._is_fenced or not self._tasks else set()
         answers = {
-            seat.source: self._decided(search, seat, stored.get(seat.source), held)
-            or _kept(place.flow, seat)
-            or self._seat(search, seat, stored.get(seat.source), held)
+            seat.source: self._answer(place.flow, search, seat, stored.get(seat.source), held)
             for seat in wanted
         }
         time.sleep(max(0.0, looked_s + self.settle_s - time.monotonic()))
@@ -295,6 +294,21 @@ class MirrorMakerOrigin:
         return _Look({**missing, **written}, {**missing, **stable}, newest)
 
     # ---- one partition
+
+    def _answer(
+        self, flow: str, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]
+    ) -> SeedOffset | Refusal:
+        try:
+            return (
+                self._decided(search, seat, stored, held)
+                or _kept(flow, seat)
+                or self._seat(search, seat, stored, held)
+            )
+        except UsageError as error:
+            # Of both sides all is compared that may be read.
+            if error.code != KafkaCode.NOT_AUTHORIZED:
+                raise
+            return unread(seat.source, "what both sides hold of it", error)
 
     def _decided(
         self, search: SeamSearch, seat: Seat, stored: int | None, held: Collection[TopicPartition]

@@ -48,7 +48,7 @@ from onceover.stops.record import stopped_in
 from onceover.topics.making import make_targets
 from onceover.topics.own import StateSettings, create_flow_topics
 from onceover.topics.plan import View, plan_topics
-from onceover.topics.refusals import hidden, unread
+from onceover.topics.refusals import barred_copy, hidden
 from onceover.topics.scope import Rules
 from onceover.topics.view import TopicReader
 
@@ -322,7 +322,7 @@ class Seeder:
         """Return the plan without topics of which we may write no positions; the others go on."""
         copies = {topic.target: topic.source.name for topic in plan.topics}
         barred = self.target.retry(lambda: may_not_read(self.target, copies))
-        return without(plan, [unread(copies[name], name) for name in sorted(barred)])
+        return without(plan, [barred_copy(copies[name], name) for name in sorted(barred)])
 
     def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
         create_flow_topics(Admin(self.target), self._place.flow, self.request.state)

@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import Final
 
 from onceover.backoff import Deadline
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import answers_in_time
 from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster, TopicInfo
@@ -26,7 +27,7 @@ from onceover.planning import commands
 from onceover.planning.plan import Refusal
 from onceover.positions.reader import MapChanged, MapTopic, Point
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
+from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive, unread
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, copied_up_to, made_anew
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, PlacedProgress
@@ -62,7 +63,7 @@ class MapOrigin(Passive):
                 answer = (
                     _stale(place, topic, seat)
                     or ends.unread_of(seat.source, everywhere=self.handled)
-                    or asking.answer(seat)
+                    or asking.permitted(seat)
                 )
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
@@ -146,6 +147,15 @@ class _Asking:
     copy: TopicInfo
     ends: MapEnds
     handled: bool
+
+    def permitted(self, seat: Seat) -> SeedOffset | Refusal:
+        """Return the answer, or that the copy, which is looked at for it, may not be read."""
+        try:
+            return self.answer(seat)
+        except UsageError as error:
+            if error.code != KafkaCode.NOT_AUTHORIZED:
+                raise
+            return unread(seat.source, "what its copy holds", error)
 
     def answer(self, seat: Seat) -> SeedOffset | Refusal:
         """Return where the partition goes on, or why that is not known."""

@@ -97,19 +97,11 @@ class Passive:
         """Do nothing."""
 
 
-def check_rights(failed: Mapping[TopicPartition, OnceoverError]) -> None:
-    """Raise what concerns more than a partition: nobody can plan without a right.
-
-    Raises:
-        UsageError: a right is missing.
-    """
-    for error in failed.values():
-        if isinstance(error, UsageError):
-            raise error
-
-
 def unread(tp: TopicPartition, what: str, error: OnceoverError) -> Refusal:
-    """Return that something about a partition, which its offset depends on, cannot be told now."""
+    """Return that something about a partition, which its offset depends on, cannot be told now.
+
+    Also for want of a right: that is its topic's, and the others can be planned without.
+    """
     code = SeedingCode.UNREADABLE if isinstance(error, Retriable) else error.code
     text = f"{what} cannot be asked now: {error.message}"
     return Refusal(str(tp), code, text, error.resolve or error.usual_way)
@@ -244,7 +236,7 @@ class FlowOrigin(Passive):
 
         Raises:
             NeedsOperator: it copies from another cluster.
-            UsageError: it was never started; or its progress, or a topic of it, may not be described.
+            UsageError: it was never started; or its progress may not be described.
         """
         state = read_flow_state(self.target, self.name)
         self._check(state, place)
@@ -252,9 +244,10 @@ class FlowOrigin(Passive):
         enrolled = {tp: e for e in state.enrolled.values() for tp in e.sources() if tp in wanted}
         copies = {tp: e.target_of(tp) for tp, e in enrolled.items()}
         # By name: of all partitions, those of topics that may not be described would be left out.
-        committed = self.target.committed(names.progress_group(self.name), list(copies.values()))
-        known = {tp: committed[copy] for tp, copy in copies.items() if copy in committed}
-        refused: dict[TopicPartition, Refusal] = {}
+        each = self.target.each_committed(names.progress_group(self.name), list(copies.values()))
+        known = {tp: each.found[copy] for tp, copy in copies.items() if copy in each.found}
+        what = f"how far flow {self.name} has copied it"
+        refused = {tp: unread(tp, what, each.failed[c]) for tp, c in copies.items() if c in each.failed}
         asked: dict[TopicPartition, Evidence] = {}
         for tp, at in known.items():
             stop = readable_stop(state.others, copies[tp])
@@ -298,7 +291,6 @@ class FlowOrigin(Passive):
     ) -> dict[TopicPartition, Refusal]:
         """Return of which partitions the source holds another log by now, or nobody can tell."""
         judged = judge_sources(source, asked, topics)
-        check_rights(judged.unread)
         what = f"whether it still is the log that flow {self.name} has copied"
         refused = {tp: unread(tp, what, error) for tp, error in judged.unread.items()}
         return refused | {tp: self._refusal(tp, stop.code, told(stop)) for tp, stop in judged.parted.items()}

@@ -26,7 +26,7 @@ from onceover.planning.plan import Change, Refusal
 from onceover.resume.resume import Problem, with_target_logs
 from onceover.resume.sourcelogs import JudgedSources, evidence_of, judge_sources, told
 from onceover.seeding.codes import SeedingCode
-from onceover.seeding.origins import FlowClusters, check_rights, never_started, unread
+from onceover.seeding.origins import FlowClusters, never_started, unread
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets, copied_up_to
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
@@ -181,7 +181,6 @@ class PromotedOrigin:
                     )
         starts = place.target.each_offset(copies, calls.EARLIEST, calls.READ_UNCOMMITTED)
         ends = place.target.each_offset(copies, calls.LATEST, calls.READ_UNCOMMITTED)
-        check_rights({**starts.failed, **ends.failed})
         judged = judge_sources(place.target, wanted, infos)
         evidence, untold = dict(judged.evidence), dict[TopicPartition, Problem]()
         with_target_logs(place.source, judged.evidence, evidence, untold)
@@ -317,9 +316,9 @@ class PromotedOrigin:
         start = max(cut, logs.starts.get(seat.target, cut))
         try:
             orphans = self.written(seat.target, start, cut if log_end is None else log_end)
-        except UsageError:
-            raise
         except OnceoverError as unreadable:
+            if isinstance(unreadable, UsageError) and unreadable.code != KafkaCode.NOT_AUTHORIZED:
+                raise
             return unread(seat.source, "whether it holds records that were never copied", unreadable)
         if orphans:
             return _orphans(self.name, place, seat, cut, orphans)

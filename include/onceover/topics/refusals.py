@@ -87,7 +87,7 @@ def hidden(old: Enrolment, side: TroubleSide, error: OnceoverError) -> Refusal:
     )
 
 
-def unread(about: str, topic: str) -> Refusal:
+def barred_copy(about: str, topic: str) -> Refusal:
     """Return the refusal of what would write progress of a target topic that may not be read.
 
     Args:

@@ -228,6 +228,21 @@ def test_who_may_write_no_positions_of_a_topic_fences_nobody(
     assert replica.command(capsys, *arguments)[0] == 0
 
 
+def test_a_copy_that_may_not_be_read_keeps_no_other_from_being_placed_by_the_map(
+    guarded: Pair, replica: Replica, capsys: Capture
+) -> None:
+    """What lies behind the map's end is looked at in each copy."""
+    shut, fine, flow = replica.topic("shut"), replica.topic(FINE), str(replica.flow.path)
+    for topic in (shut, fine):
+        replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    with denied(guarded[1], (TOPIC, shut, False, "READ")):
+        code, document = replica.command(capsys, "seed", "plan", flow, "--from", "map")
+        (refused,) = document["refused"]
+        assert (code, refused["object"], refused["code"]) == (3, f"{shut}:0", "NOT_AUTHORIZED")
+        assert "READ" in refused["message"] and "grant" in refused["resolve"]
+
+
 def test_a_start_goes_on_where_the_map_lacks_partitions_that_nobody_may_add(
     guarded: Pair, replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:

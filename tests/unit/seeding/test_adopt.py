@@ -173,6 +173,9 @@ class Adopting:
         return self.origin.read(self.place, topics)
 
 
+NO_RIGHT = UsageError("west refuses fetch", code="NOT_AUTHORIZED", resolve="grant READ")
+
+
 def codes(found: SeedOffsets) -> list[str]:
     return [refusal.code for refusal in found.remarks if refusal.blocks]
 
@@ -335,9 +338,16 @@ def test_of_a_decided_offset_it_is_said_what_is_skipped_and_what_comes_again(
 
 
 def test_what_may_not_be_read_is_said_of_a_decided_offset_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    barred = Adopting(monkeypatch, logs(1000), decided={ONE: 30}, finding=UsageError("no right"))
-    with pytest.raises(UsageError, match="no right"):
-        barred.read(topic(seat(0, target_end=1000)))
+    for decided in ({}, {ONE: 30}):
+        barred = Adopting(monkeypatch, logs(1000), decided=decided, finding=NO_RIGHT)
+        found = barred.read(topic(seat(0, target_end=1000), seat(1)))
+        assert set(found.offsets) == {TWO}, "it keeps nothing from the others"
+        refusal = found.refused[ONE]
+        assert refusal.code == "NOT_AUTHORIZED" and refusal.resolve == NO_RIGHT.resolve
+    with pytest.raises(UsageError, match="no login"):
+        Adopting(monkeypatch, logs(1000), finding=UsageError("no login")).read(
+            topic(seat(0, target_end=1000))
+        )
 
 
 @pytest.mark.parametrize("code", ["PROGRESS_EXISTS", "OUT_OF_RANGE"])

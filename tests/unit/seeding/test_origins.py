@@ -190,14 +190,30 @@ def test_the_batch_that_the_other_flow_has_copied_last_is_asked_for(monkeypatch:
 def test_whether_the_source_is_what_was_copied_is_not_guessed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of what does not answer nothing is said for now; a missing right concerns more than a partition."""
+    """Of what does not answer, or for want of a right, nothing is said for now; the others are no guess."""
     target = source()
     target.groups[GROUPS[1]] = {COPIES[0]: copied_to(40), COPIES[1]: copied_to(40)}
     found = of_flow(monkeypatch, target, seat(0), seat(1), away=Retriable("nobody leads it"))
     assert set(found.offsets) == {TWO}
     assert {tp: r.code for tp, r in found.refused.items()} == {ONE: "UNREADABLE"}
-    with pytest.raises(UsageError, match="no right"):
-        of_flow(monkeypatch, target, seat(0), seat(1), away=UsageError("no right"))
+    denied = UsageError("no right", code="NOT_AUTHORIZED", resolve="grant READ")
+    found = of_flow(monkeypatch, target, seat(0), seat(1), away=denied)
+    assert set(found.offsets) == {TWO}
+    assert {tp: (r.code, r.resolve) for tp, r in found.refused.items()} == {
+        ONE: ("NOT_AUTHORIZED", "grant READ")
+    }
+
+
+def test_another_flows_progress_that_may_not_be_described_is_no_other_topics_concern(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor is it none: its partition would be seeded from elsewhere."""
+    target = source()
+    target.groups[GROUPS[1]] = {COPIES[0]: copied_to(40), COPIES[1]: copied_to(40)}
+    target.untold[COPIES[0]] = UsageError("no right", code="NOT_AUTHORIZED", resolve="grant DESCRIBE")
+    found = of_flow(monkeypatch, target, seat(0), seat(1))
+    assert set(found.offsets) == {TWO}
+    assert found.refused[ONE].code == "NOT_AUTHORIZED" and "flow other" in found.refused[ONE].message
 
 
 @pytest.mark.parametrize("by_hand", [False, True])

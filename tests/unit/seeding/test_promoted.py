@@ -207,7 +207,11 @@ def test_of_a_log_whose_ends_nobody_tells_nothing_is_known(topic_id: UUID) -> No
 
 @pytest.mark.parametrize(
     ("error", "told"),
-    [(Retriable("it took too long"), "UNREADABLE"), (NeedsOperator("damaged", code="DAMAGED"), "DAMAGED")],
+    [
+        (Retriable("it took too long"), "UNREADABLE"),
+        (NeedsOperator("damaged", code="DAMAGED"), "DAMAGED"),
+        (UsageError("no right", code="NOT_AUTHORIZED"), "NOT_AUTHORIZED"),
+    ],
 )
 def test_a_partition_that_cannot_be_counted_is_refused_and_no_other(error: OnceoverError, told: str) -> None:
     """Writers that went on for hours have left more behind the cut than is read in a minute."""
@@ -216,12 +220,12 @@ def test_a_partition_that_cannot_be_counted_is_refused_and_no_other(error: Onceo
         raise error
 
     assert code(answer(cluster("west", WEST, 5_000), written=unreadable)) == told
-    with pytest.raises(UsageError, match="no right"):
-        answer(cluster("west", WEST, 5_000), written=no_right)
+    with pytest.raises(UsageError, match="no login"):
+        answer(cluster("west", WEST, 5_000), written=no_login)
 
 
-def no_right(*_: object) -> int:
-    raise UsageError("no right")
+def no_login(*_: object) -> int:
+    raise UsageError("no login")
 
 
 def test_of_many_records_not_all_are_counted() -> None:
