@@ -7,13 +7,15 @@ that has committed nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, Retriable
 from onceover.groups.decide import Remembered
 from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.model import TopicPartition
@@ -35,6 +37,7 @@ class Commits:
         last: what is remembered of it, by giving partition.
         error: why it is not known what it has committed.
         seen_s: monotonic time just before its offsets were read on the giving side.
+        unseen: receiving partitions of topics that may not be described, which ``current`` does not tell of.
     """
 
     committed: Committed
@@ -43,6 +46,7 @@ class Commits:
     last: _Entries
     error: OnceoverError | None
     seen_s: float
+    unseen: Mapping[TopicPartition, OnceoverError] = field(default_factory=dict)
 
     @property
     def partitions(self) -> set[TopicPartition]:
@@ -83,6 +87,7 @@ def read_commits(
     # By name: of all partitions, those with nothing but a pending commit would be left out.
     asked = {group: [receiving_of[tp] for tp in mine[group].keys() | last[group].keys()] for group in groups}
     there = receiving.each_named({group: tps for group, tps in asked.items() if tps}, _PENDING_S)
+    unseen = _without_hidden(receiving, asked, there)
     return {
         group: Commits(
             mine[group],
@@ -91,6 +96,37 @@ def read_commits(
             last[group],
             failed.get(group) or there.failed.get(group),
             seen_s,
+            unseen.get(group, {}),
         )
         for group in groups
+    }
+
+
+def _without_hidden(
+    receiving: GroupAdmin,
+    asked: Mapping[str, Collection[TopicPartition]],
+    there: Each[str, GroupOffsets],
+) -> dict[str, dict[TopicPartition, OnceoverError]]:
+    """Ask again about groups that were refused, without the topics that may not be described; return those.
+
+    A coordinator answers about a group's other partitions; that one is not seen is no concern of theirs.
+    """
+    refused = [group for group, error in there.failed.items() if error.code == KafkaCode.NOT_AUTHORIZED]
+    if not refused:
+        return {}
+    topics = {tp.topic for group in refused for tp in asked[group]}
+    cluster = receiving.cluster
+    try:
+        hidden = cluster.retry(lambda: cluster.hidden_topics(topics))
+    except Retriable:
+        return {}
+    left = {group: [tp for tp in asked[group] if tp.topic not in hidden] for group in refused}
+    wanted = {group: tps for group, tps in left.items() if tps and len(tps) < len(asked[group])}
+    again = receiving.each_named(wanted, _PENDING_S) if wanted else Each()
+    there.failed.update(again.failed)
+    for group, named in again.found.items():
+        there.found[group] = named
+        del there.failed[group]
+    return {
+        group: {tp: hidden[tp.topic] for tp in asked[group] if tp.topic in hidden} for group in again.found
     }

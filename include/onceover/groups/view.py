@@ -28,6 +28,7 @@ from onceover.groups.settle import GroupSettler
 from onceover.groups.strays import Copies, find_strays, stray_facts
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupAdmin, GroupListing
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
@@ -176,8 +177,12 @@ class GroupReader:
         touched = {tp for one in raw if one.facts.error is None for tp in one.commits.partitions}
         used = {tp: pairs[tp] for tp in sorted(touched)}
         # Before the map and the ends of the logs: what the progress stands for is in both.
-        progress = self._target.retry(lambda: self._progress(used))
+        copied = self._target.retry(lambda: self._progress(used))
+        progress = copied.found
         problems = self._problems(used, progress)
+        for giving, pair in used.items():
+            if giving not in problems and (hidden_copy := copied.failed.get(pair.target)) is not None:
+                problems[giving] = _unseen(hidden_copy, f"how far {pair.source} is copied cannot be asked")
         logs = self._logs({tp: pair for tp, pair in used.items() if tp not in problems}, problems)
         self._target.retry(self._translator.refresh)
         if self._forerunners is not None:
@@ -260,9 +265,11 @@ class GroupReader:
         check_distinct(source_id, target_id)
         return here
 
-    def _progress(self, pairs: Mapping[TopicPartition, EnrolledPair]) -> Committed:
+    def _progress(
+        self, pairs: Mapping[TopicPartition, EnrolledPair]
+    ) -> Each[TopicPartition, CommittedOffset]:
         wanted = [pair.target for pair in pairs.values()]
-        return self._target.committed(names.progress_group(self._flow), wanted) if wanted else {}
+        return self._target.each_committed(names.progress_group(self._flow), wanted) if wanted else Each()
 
     def _problems(self, pairs: Mapping[TopicPartition, EnrolledPair], progress: Committed) -> Problems:
         """Return partitions whose topic is gone or another one bears its name: their map is of the past."""
@@ -389,6 +396,7 @@ class GroupReader:
         for giving in sorted(commits.partitions):
             receiving = self._sides(pairs[giving])[1]
             committed, current = commits.committed.get(giving), commits.current.committed.get(receiving)
+            unseen = commits.unseen.get(receiving)
             facts = PartitionFacts(
                 giving=giving,
                 receiving=receiving,
@@ -400,6 +408,7 @@ class GroupReader:
                 last=commits.last.get(giving),
                 opposite=group.opposite.get(giving),
                 problem=problems.get(giving)
+                or (None if unseen is None else _unseen(unseen, f"{receiving} cannot be asked about"))
                 or (_pending(receiving) if receiving in commits.current.pending else None),
             )
             if facts.problem is None:

@@ -228,6 +228,32 @@ def test_who_may_write_no_positions_of_a_topic_fences_nobody(
     assert replica.command(capsys, *arguments)[0] == 0
 
 
+def test_a_group_is_moved_in_its_topics_that_may_be_described_on_the_target(
+    guarded: Pair, replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where it stands in the other one nobody knows: there it is left alone, by its right."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    shut, fine, flow = replica.topic("shut"), replica.topic(FINE), str(replica.flow.path)
+    group = f"{replica.name}-group"
+    for topic in (shut, fine):
+        replica.source.plain(topic, 0, replica.source.records(5))
+        commit(guarded[0].admin_client, group, topic, {0: 3})
+    replica.copy()
+    grant(guarded[0], [(GROUP, replica.name, True, "DESCRIBE")])
+    grant(guarded[1], [(GROUP, replica.name, True, "READ")])
+    for committed in (3, 4):
+        commit(guarded[0].admin_client, group, fine, {0: committed})
+        with denied(guarded[1], (TOPIC, shut, False, "DESCRIBE")):
+            code, document = replica.command(capsys, "groups", "apply", flow)
+        decided = {p["topic"]: (p["decision"], p["code"], p["new"]) for p in document["positions"]}
+        assert (code, decided[fine]) == (3, ("move", None, committed)), document
+        assert decided[shut] == ("left alone", "NOT_AUTHORIZED", None)
+        (refused,) = document["refused"]
+        assert shut in refused["message"] + refused["object"] and "grant" in refused["resolve"]
+    code, document = replica.command(capsys, "groups", "apply", flow)
+    assert code == 0 and {p["topic"]: p["new"] for p in document["positions"]} == {shut: 3, fine: 4}
+
+
 def test_a_copy_that_may_not_be_read_keeps_no_other_from_being_placed_by_the_map(
     guarded: Pair, replica: Replica, capsys: Capture
 ) -> None:
