@@ -381,6 +381,27 @@ def test_each_right_that_is_missing_takes_its_own_topic_alone_from_an_audit(
     assert [each.verified_to for each in content.partitions] == [5] * len(topics.names)
 
 
+@pytest.mark.soak
+def test_the_command_tells_of_an_audit_that_may_not_read_a_topic(
+    guarded: Pair, replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In its document and exit code, in what to do next, on its page and in what Great Expectations found."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    topics = Topics(guarded, replica, ["source-read", "target-describe"])
+    with topics.without_rights():
+        code, document = replica.command(capsys, "audit", str(replica.flow.path))
+    assert (code, document["verdict"]) == (3, "UNVERIFIABLE")
+    assert document["records"]["source"] == 5 and not document["findings"]["total"]
+    assert set(document["unverifiable"]["by_reason"]) == {"UNREADABLE"}
+    results = Path(document["data_docs"]).with_name("unverifiable.json")
+    steps = "\n".join(document["next_steps"])
+    for suffix, (_, right, _) in topics.rights.items():
+        for told in (steps, Path(document["report"]).read_text("utf-8"), results.read_text("utf-8")):
+            assert topics.names[suffix] in told
+        assert f"it takes {right} on the topic" in steps
+    assert replica.command(capsys, "audit", str(replica.flow.path))[1]["verdict"] == "PASS"
+
+
 @pytest.mark.parametrize("requests", ["newer", pytest.param("older", marks=pytest.mark.soak)])
 def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
     guarded: Pair, replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, requests: str
