@@ -3,8 +3,8 @@
 ``ONCEOVER_NOTIFIER=package.module:name`` in the environment of Airflow's workers: an Airflow notifier (Slack,
 SMTP, Apprise, ...), or any function that takes a context. ``{{ reason }}`` is what there is to tell.
 
-Invariant: of what a notifier raises no text is logged: libraries quote the address that they could not reach, and
-that of a webhook is a secret.
+Invariant: of what a notifier raises no text is logged: libraries quote the address that they could not reach,
+and that of a webhook is a secret.
 """
 
 from __future__ import annotations

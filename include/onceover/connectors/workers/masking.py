@@ -28,8 +28,8 @@ _LOGIN: Final = re.compile(r"(://)[^/@\s]*@")
 _PART: Final = re.compile(
     r"://[^/@\s:]*:([^/@\s]+)@|\"([^\"]+)\"|'([^']+)'|\b(?:Bearer|Basic)\s+([^\s,;\"']+)"
 )
-# What a login that nobody can read is told by (Kafka's JaasConfig): of a password with a blank or a quote in it
-# the rest is taken for a key.
+# What a login that nobody can read is told by (Kafka's JaasConfig): of a password with a blank or a quote
+# in it the rest is taken for a key.
 _JAAS: Final = re.compile(r"'.{1,200}?' in JAAS config")
 # A driver's settings, in an address or as it lists them: what the workers read elsewhere, or half of a value.
 # How far each part may reach is bounded: a trace may hold one word of many thousand characters.
