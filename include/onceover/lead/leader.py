@@ -164,7 +164,7 @@ class Leader:
         self._init()
         reached(Step.LEADER_READ)
         # A state topic that was created a moment ago may still be looking for its leader.
-        previous = self._target.retry(self._read_layout)
+        previous = self._target.retry(self._read_all)
         source_id, target_id = self._source.cluster_id(), self._target.cluster_id()
         check_clusters(previous, source_id, target_id)
         generation = previous.generation + 1 if previous else 1
@@ -340,6 +340,16 @@ class Leader:
         self.state.catch_up()
         self._check_mine()
 
+    def confirm(self) -> None:
+        """Do as ``catch_up`` for who has taken an id that a newer generation may have fenced before.
+
+        Raises:
+            Fenced: the layout is no longer this run's own.
+            Retriable: the target is away.
+        """
+        self._read_all()
+        self._check_mine()
+
     def end(self, why: str = DONE, error: OnceoverError | None = None) -> None:
         """Write that this run ended by itself, and why; lanes that still live stop at once.
 
@@ -384,7 +394,7 @@ class Leader:
             self._read_layout()
             self._check_mine()
             self._init()
-            self._read_layout()
+            self._read_all()
             self._check_mine()
         except MustReset as error:
             raise Retriable(str(error)) from error
@@ -415,16 +425,22 @@ class Leader:
     def _read_layout(self) -> Layout | None:
         return layout_in(self.state.catch_up())
 
+    def _read_all(self) -> Layout | None:
+        # ``START_READS_UP_TO_A_MARK``: whoever fenced this id before has written its layout before the mark.
+        return layout_in(self.state.read_whole())
+
     def _write(self, records: Mapping[str, Any], step: Step | None) -> None:
         self._send(records)
         self._end(step)
 
     def _send(self, records: Mapping[str, Any], partition: int = names.STATE_LEADER) -> None:
         try:
-            send(self._active(), self._state_partition._replace(partition=partition), records)
+            offset = send(self._active(), self._state_partition._replace(partition=partition), records)
         except NeedsOperator:
             self._give_up()
             raise
+        if partition == names.STATE_LEADER:
+            self.state.holds(offset)
 
     def _give_up(self) -> None:
         """End a transaction that can only be aborted: open, it would keep everybody from the layout."""

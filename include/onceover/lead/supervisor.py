@@ -135,7 +135,7 @@ class Supervisor:
         self._reader = TopicReader(flow.name, source, target)
         self._enroller = Enroller(self.leader, source, target)
         rules = MergeRules.for_retention(state.map_retention_ms)
-        merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
+        merger = MapMerger(target, flow.name, home, self.leader.confirm, self._enrolled, rules)
         self._upkeep = MapUpkeep(merger)
         self._movement = MovementWatch(
             flow.name, flow.lanes, source, target, self._active, lambda: self._scope().bytes_per_second

@@ -140,7 +140,8 @@ class MapMerger:
         target: the flow's target; belongs to the caller.
         flow: its name.
         home: folder of the flow's files, for the index.
-        check: raises ``Fenced`` unless this run still owns the flow, after reading the layout to its end.
+        check: raises ``Fenced`` unless this run still owns the flow, after reading the layout to its
+            true end.
         enrolments: the flow's topics.
         rules: what is merged.
     """

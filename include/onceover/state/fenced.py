@@ -15,10 +15,10 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, Retriable
 from onceover.kafka.portions import OwnRecord
-from onceover.kafka.ports import Cluster, Refused, TxnProducer
+from onceover.kafka.ports import Cluster, Refused, Sender, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.refusals import own_refused
-from onceover.kafka.produce.rounds import own_batches
+from onceover.kafka.produce.rounds import last_offset, own_batches
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -95,17 +95,20 @@ def await_markers(
         backoff.pause(deadline, Retriable(text, where=target.alias))
 
 
-def send(producer: TxnProducer, to: TopicPartition, records: Mapping[str, Any]) -> None:
+def send(producer: Sender, to: TopicPartition, records: Mapping[str, Any]) -> int:
     """Do as ``send_records`` for keys with JSON values (None: a tombstone)."""
     pairs = [
         (key.encode(), None if value is None else json.dumps(value, separators=(",", ":")).encode())
         for key, value in records.items()
     ]
-    send_records(producer, to, pairs)
+    return send_records(producer, to, pairs)
 
 
-def send_records(producer: TxnProducer, to: TopicPartition, records: Iterable[OwnRecord]) -> None:
-    """Write records into the open transaction; every answer is awaited.
+def send_records(producer: Sender, to: TopicPartition, records: Iterable[OwnRecord]) -> int:
+    """Write records, into the open transaction where there is one; every answer is awaited.
+
+    Returns:
+        The last one's offset; -1 without any.
 
     Raises:
         NeedsOperator: OWN_RECORD_REFUSED, one is refused for good; the transaction can only be aborted.
@@ -114,7 +117,7 @@ def send_records(producer: TxnProducer, to: TopicPartition, records: Iterable[Ow
     try:
         for batch in own_batches(to, records, now_ms()):
             producer.send([batch])
-        producer.drain()
+        return last_offset(producer.drain())
     except Refused as error:
         raise own_refused(error) from error
 

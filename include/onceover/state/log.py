@@ -2,26 +2,32 @@
 
 Invariant: a read that must not miss anything takes the high watermark when it begins, reads up to it
 and waits until the LSO has passed it (docs/protocol.md): records of a transaction that is being decided are
-neither missed nor believed too early. Only the latest value of a key is judged, and only where it is used:
-one that nobody can read is there as ``Illegible``. What is kept has a ceiling, whoever writes.
+neither missed nor believed too early. Where a broker that leads the log no more may not be believed, either,
+a mark is written before: only the true leader can acknowledge it, and no read ends before it. Only the latest
+value of a key is judged, and only where it is used: one that nobody can read is there as ``Illegible``. What
+is kept has a ceiling, whoever writes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from onceover.backoff import Backoff, Deadline
-from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
+from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.kafka.logs.reading import OffsetGone, TopicGone, batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
+from onceover.kafka.produce.atleastonce import IdempotentProducer
 from onceover.model import TopicPartition
+from onceover.state import names
 from onceover.state.codes import StateCode
+from onceover.state.fenced import send
 from onceover.state.records.value import Illegible, parsed, parts_of
 from onceover.wire.batches.records import decode
 from onceover.wire.batches.visibility import Visible
@@ -87,6 +93,7 @@ class StateLog:
         self._tp = TopicPartition(topic, partition)
         self._isolation = isolation
         self._offset = 0
+        self._least = 0
         self._fetcher: Fetcher | None = None
         self._topic_id: UUID | None = None
 
@@ -96,8 +103,43 @@ class StateLog:
             self._fetcher.close()
             self._fetcher = None
 
+    def holds(self, offset: int) -> None:
+        """Note that a record lies there, by its acknowledgement: who waits reads at least up to it."""
+        self._least = max(self._least, offset + 1)
+
+    def mark(self) -> int:
+        """Write a record that says nothing, and return its offset: ``holds``, for readers of this log.
+
+        What is acknowledged by all in-sync replicas was taken by the true leader, now. A broker that was
+        frozen, or is cut off, and does not know that it leads the log no more, shows nobody what lies there.
+
+        Raises:
+            Retriable: not acknowledged in time.
+            UsageError: not authorized.
+            NeedsOperator: OWN_RECORD_REFUSED.
+        """
+        # In no transaction: whoever dies now holds up no reader.
+        with closing(IdempotentProducer(self._cluster)) as producer:
+            try:
+                producer.init()
+                return send(producer, self._tp, {names.MARK: None})
+            except MustReset as error:
+                raise Retriable(str(error)) from error
+
+    def read_whole(self) -> dict[str, Any]:
+        """Do as ``catch_up`` for who decides by it what others may do: believe no broker that leads no more.
+
+        Raises:
+            As ``catch_up`` and ``mark``.
+        """
+        self.holds(self.mark())
+        return self.catch_up()
+
     def catch_up(self, *, wait: bool = True) -> dict[str, Any]:
         """Read everything that was in the log when the call began, and return all latest values.
+
+        A broker that led the log before may tell what it held then, as long as it has not heard that it leads
+        it no more: up to what ``holds`` was told of, nothing is missed all the same.
 
         Args:
             wait: False reads only up to the LSO and never waits for an open transaction.
@@ -107,13 +149,24 @@ class StateLog:
             NeedsOperator: the topic is not there.
         """
         isolation = calls.READ_UNCOMMITTED if wait else calls.READ_COMMITTED
-        end = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
+        told = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
+        end = max(told, self._least) if wait else told
         deadline, patience, backoff = Deadline(_CATCH_UP_S), Deadline(_NOT_NOW_S), Backoff()
         while self._offset < end:
             try:
                 self._step(_WAIT_MS, _CATCH_UP_S)
             except NotNow as error:
                 backoff.pause(patience, error)
+            if deadline.passed and told < end:
+                # Looked for anew the next time, by what other brokers say.
+                self.close()
+                raise Retriable(
+                    f"{self._tp} cannot be read to its end: who answers for it does not show what it holds",
+                    where=self._cluster.alias,
+                    expected=f"an end at {end} or later",
+                    seen=f"one at {told}, as of a broker that leads it no more and has not heard of that",
+                    resolve="run again; if it lasts, look for a broker that is cut off from the others",
+                )
             if deadline.passed:
                 raise Retriable(
                     f"{self._tp} cannot be read to its end: a transaction is open",

@@ -24,6 +24,8 @@ DISCOVERED = "discovered"
 FIRST_PREFIX = "first/"
 CLAIM_PREFIX = "claim/"
 UPSTREAM_PREFIX = "upstream/"
+# Never holds a value: what is written there is only to be seen behind everything before it.
+MARK = "mark"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
 # transaction can hold up a reader of the layout; everything else goes to partition 1.
 STATE_LEADER = 0

@@ -86,7 +86,13 @@ def _checked(data: bytes) -> bytes:
 
 @dataclass
 class FakeLog:
-    """One partition's log."""
+    """One partition's log.
+
+    Attributes:
+        past_end: where it ended when the broker that answers for it was frozen, or cut off: another one leads
+            it by now, and takes what is written.
+        past_answers: so many more of its answers are of then, until it hears of that.
+    """
 
     batches: list[Stored] = field(default_factory=list)
     start: int = 0
@@ -95,11 +101,20 @@ class FakeLog:
     pending: dict[int, int] = field(default_factory=dict)  # first offset, by producer
     cleaned: bool = False
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])  # leader epoch, where it begins
+    past_end: int = 0
+    past_answers: int = 0
 
     @property
     def stable(self) -> int:
         """The last stable offset."""
         return min([self.end, *self.pending.values()])
+
+    def _shown(self, end: int) -> int:
+        """Return the end that the broker that is asked tells, where ``end`` is the true one."""
+        if self.past_answers <= 0:
+            return end
+        self.past_answers -= 1
+        return min(end, self.past_end)
 
     def append(self, contents: Sequence[Content], producer: int = -1) -> list[int]:
         """Append one batch; of a producer it belongs to its open transaction. Return the offsets."""
@@ -159,7 +174,7 @@ class FakeLog:
         self, offset: int, isolation: int = calls.READ_COMMITTED
     ) -> tuple[int, bytes, list[tuple[int, int]]]:
         """Return an error, the batches from an offset on, and the aborted transactions among them."""
-        end = self.stable if isolation == calls.READ_COMMITTED else self.end
+        end = self._shown(self.stable if isolation == calls.READ_COMMITTED else self.end)
         found = [each for each in self.batches if each.last >= offset and each.base < end]
         if found and found[0].refused:
             return _CORRUPT_MESSAGE, b"", []
@@ -173,7 +188,7 @@ class FakeLog:
         if timestamp_ms == calls.EARLIEST:
             return self.start
         if timestamp_ms == calls.LATEST:
-            return self.stable if isolation == calls.READ_COMMITTED else self.end
+            return self._shown(self.stable if isolation == calls.READ_COMMITTED else self.end)
         return next((o for o, content in self.visible() if content.timestamp_ms >= timestamp_ms), -1)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:

@@ -27,9 +27,14 @@ OTHER = replace(LAYOUT, generation=8, run="b" * 16)
 
 
 class World:
-    """What is in the state topic, what was asked in which order, and what goes wrong."""
+    """What is in the state topic, what was asked in which order, and what goes wrong.
+
+    Attributes:
+        told: what a broker tells that led the state before, and does not know that it does no more.
+    """
 
     def __init__(self, layout: Layout | None = None) -> None:
+        self.told: dict[str, Any] | None = None
         self.values: dict[str, Any] = {} if layout is None else {names.LAYOUT: layout.to_json()}
         self.log: list[str] = []
         self.wrong: dict[str, list[Exception | None]] = {}
@@ -52,8 +57,16 @@ class FakeState:
 
     def catch_up(self, *, wait: bool = True) -> dict[str, Any]:
         self._world.note(f"read {self._name}{' and wait' if wait else ''}")
-        self.values = dict(self._world.values)
+        self.values = dict(self._world.values if self._world.told is None else self._world.told)
         return self.values
+
+    def read_whole(self) -> dict[str, Any]:
+        self._world.note(f"mark {self._name}")
+        self._world.told = None
+        return self.catch_up()
+
+    def holds(self, offset: int) -> None:
+        pass
 
     def poll(self, *, held_ms: int = 0) -> bool:
         self.values = dict(self._world.values)

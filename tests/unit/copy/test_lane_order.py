@@ -86,11 +86,22 @@ def test_lane_reads_owns_reads_again_and_only_then_fetches_progress(
         "read requests and wait",
         "read layout",
         "init 0",
+        "mark layout",
         "read layout and wait",
         "read requests and wait",
         "fetch progress",
         "read requests and wait",
     ]
+
+
+def test_lane_that_is_told_the_layout_of_before_stops_behind_its_id(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`LANE_READS_UP_TO_A_MARK`: nobody of a generation with fewer lanes fences this id a second time."""
+    world.values, world.told = {names.LAYOUT: OTHER.to_json()}, {names.LAYOUT: LAYOUT.to_json()}
+    with pytest.raises(Fenced):
+        run(lane(world, monkeypatch))
+    assert told(world)[-3:] == ["init 0", "mark layout", "read layout and wait"]
 
 
 def test_lane_that_begins_behind_a_stop_takes_nothing_over(
@@ -169,6 +180,7 @@ def test_lane_begins_at_the_first_read_after_any_failure(
         "read requests and wait",
         "read layout",
         "init 0",
+        "mark layout",
         "read layout and wait",
         "read requests and wait",
         "fetch progress",

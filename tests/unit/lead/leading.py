@@ -57,10 +57,10 @@ class Leading:
     west: FakeCluster = field(default_factory=lambda: FakeCluster("west"))
     opened: list[Supervisor] = field(default_factory=list)
 
-    def supervisor(self) -> Supervisor:
+    def supervisor(self, lanes: int = 2) -> Supervisor:
         """Return the supervisor of a new run, which is closed at the end of the test."""
         made = Supervisor(
-            FlowIdentity(FLOW, 2, "0" * 64),
+            FlowIdentity(FLOW, lanes, "0" * 64),
             self.east,
             self.west,
             lambda: self.scope,

@@ -43,6 +43,7 @@ def test_start_is_init_read_unready_fence_ready_in_this_order(world: World) -> N
     layout = leader(world).start()
     assert told(world) == [
         "init leader",
+        "mark layout",
         "read layout and wait",
         "send layout",
         "commit unready",
@@ -156,6 +157,7 @@ def test_a_confirmed_run_reads_before_and_after_it_asks_for_its_id_again(world: 
         "send positions",
         "read layout and wait",
         "init leader",
+        "mark layout",
         "read layout and wait",
         "send positions",
         "commit",

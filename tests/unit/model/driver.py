@@ -16,6 +16,7 @@ from tests.unit.model.scenario import (
     State,
     Step,
     is_in,
+    looks,
     process_of,
 )
 from tests.unit.model.world import (
@@ -99,24 +100,24 @@ def _init(setting: Setting, state: State, number: int) -> Iterator[Move]:
 
 def _read(setting: Setting, state: State, number: int) -> Iterator[Move]:
     world, plan = state.world, setting.scenario.drivers[number]
-    if not world.layout_is_settled():
-        return
     if plan.role is Role.TAKE:
-        yield Move(f"D{number} does nothing more", state.driver(number, step=Step.GONE))
+        if world.layout_is_settled():
+            yield Move(f"D{number} does nothing more", state.driver(number, step=Step.GONE))
         return
     step = Step.ANNOUNCE if setting.keeps(Rule.NOT_READY_BEFORE_FENCING) else Step.FENCE
     if plan.role is Role.SEED and not setting.keeps(Rule.SEED_AS_A_NEW_GENERATION):
         step = Step.SEED
-    after = state.driver(
-        number,
-        step=step,
-        generation=world.layout.generation + 1,
-        fencing=0,
-        fence_up_to=_bound(setting, world.layout),
-        enrolled=world.enrolled,
-        confirmed=False,
-    )
-    yield Move(f"D{number} reads the layout", after)
+    for how, layout, enrolled in looks(setting, world, Rule.START_READS_UP_TO_A_MARK):
+        after = state.driver(
+            number,
+            step=step,
+            generation=layout.generation + 1,
+            fencing=0,
+            fence_up_to=_bound(setting, layout),
+            enrolled=enrolled,
+            confirmed=False,
+        )
+        yield Move(f"D{number} reads the layout{how}", after)
 
 
 def _bound(setting: Setting, layout: Layout) -> int:
@@ -286,14 +287,13 @@ def _seeded(setting: Setting, state: State, number: int) -> Iterator[Move]:
 
 def _look(setting: Setting, state: State, number: int) -> Iterator[Move]:
     """After a refusal, or without an answer: the layout says who runs, and no id is touched for it."""
-    driver, layout = state.drivers[number], state.world.layout
-    if not state.world.layout_is_settled():
-        return
-    anothers = layout.generation == driver.generation and layout.run != number
-    step = Step.INIT_AGAIN if driver.confirmed else Step.INIT
-    if layout.generation > driver.generation or anothers:
-        step = Step.GONE
-    yield Move(f"D{number} looks who leads", state.driver(number, step=step))
+    driver = state.drivers[number]
+    for how, layout, _ in looks(setting, state.world, None):
+        anothers = layout.generation == driver.generation and layout.run != number
+        step = Step.INIT_AGAIN if driver.confirmed else Step.INIT
+        if layout.generation > driver.generation or anothers:
+            step = Step.GONE
+        yield Move(f"D{number} looks who leads{how}", state.driver(number, step=step))
 
 
 def _init_again(setting: Setting, state: State, number: int) -> Iterator[Move]:
@@ -306,14 +306,15 @@ def _init_again(setting: Setting, state: State, number: int) -> Iterator[Move]:
 
 def _read_again(setting: Setting, state: State, number: int) -> Iterator[Move]:
     driver, world = state.drivers[number], state.world
+    if driver.confirmed:
+        for how, layout, there in looks(setting, world, Rule.START_READS_UP_TO_A_MARK):
+            mine = layout.generation == driver.generation and layout.run == number
+            step, enrolled = (Step.LEAD, there) if mine else (Step.GONE, driver.enrolled)
+            yield Move(f"D{number} reads again{how}", state.driver(number, step=step, enrolled=enrolled))
+        return
     if not world.layout_is_settled():
         return
     layout = world.layout
-    if driver.confirmed:
-        mine = layout.generation == driver.generation and layout.run == number
-        step, enrolled = (Step.LEAD, world.enrolled) if mine else (Step.GONE, driver.enrolled)
-        yield Move(f"D{number} reads again", state.driver(number, step=step, enrolled=enrolled))
-        return
     # Only where unconfirmed generations are resumed: what has this number is taken for one's own.
     step = Step.READ if layout.generation < driver.generation else Step.GONE
     if layout.generation == driver.generation:

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from tests.unit.model.scenario import Move, Moves, Rule, Setting, State, Step, is_in, process_of, task_of
-from tests.unit.model.world import DATA, PARTITIONS, STATE, Answer, Phase, Violation, World, Written
+from tests.unit.model.scenario import (
+    Move,
+    Moves,
+    Rule,
+    Setting,
+    State,
+    Step,
+    is_in,
+    looks,
+    process_of,
+    task_of,
+)
+from tests.unit.model.world import DATA, PARTITIONS, STATE, Answer, Layout, Phase, Violation, World, Written
 
 _OFFSETS: Final = 4
 _STOP: Final = 8
@@ -44,16 +55,24 @@ def _owned(setting: Setting, number: int, bits: int) -> int:
     return sum(1 << partition for partition in own)
 
 
-def _is_mine(setting: Setting, state: State, number: int) -> bool:
-    layout, early = state.world.layout, not setting.keeps(Rule.LANES_START_WHEN_READY)
+def _is_mine(setting: Setting, state: State, number: int, layout: Layout) -> bool:
+    early = not setting.keeps(Rule.LANES_START_WHEN_READY)
     return layout.generation == state.tasks[number].generation and (layout.ready or early)
 
 
 def _look(setting: Setting, state: State, number: int) -> Iterator[Move]:
-    """The first look needs not wait for open transactions: the second one does."""
-    if not _is_mine(setting, state, number):
+    """The first look needs not wait for open transactions: the second one does.
+
+    Told of a layout before its own it would end for nothing, and do no harm: that is left out.
+    """
+    world = state.world
+    told = world.told is not None and _is_mine(setting, state, number, world.told[0])
+    is_mine = _is_mine(setting, state, number, world.layout)
+    if not is_mine:
         yield Move("sees another layout", state.forget(number, Step.GONE))
-    elif setting.keeps(Rule.PROGRESS_AFTER_INIT):
+    if not is_mine and not told:
+        return
+    if setting.keeps(Rule.PROGRESS_AFTER_INIT):
         yield Move("looks at the layout", state.forget(number, Step.LANE_INIT))
     else:
         enrolled = _owned(setting, number, state.world.enrolled)
@@ -63,15 +82,15 @@ def _look(setting: Setting, state: State, number: int) -> Iterator[Move]:
 
 def _init(setting: Setting, state: State, number: int) -> Iterator[Move]:
     lane, me = setting.scenario.tasks[number].lane, process_of(number)
-    looks = setting.keeps(Rule.LOOK_BEFORE_EACH_INIT)
+    looks_first = setting.keeps(Rule.LOOK_BEFORE_EACH_INIT)
     txn = state.world.txns[lane]
-    if txn.phase not in (Phase.OPEN, Phase.EMPTY) and not looks:
+    if txn.phase not in (Phase.OPEN, Phase.EMPTY) and not looks_first:
         return
     world, answer = state.world.init(lane, me)
     after = state.on(_counted(setting, state, number, world))
     if answer is Answer.OK:
         after = after.task(number, step=Step.LANE_LOOK_AGAIN)
-    elif looks:
+    elif looks_first:
         after = after.forget(number, Step.LANE_LOOK)
     yield Move("InitProducerId", after)
 
@@ -92,17 +111,19 @@ def _counted(setting: Setting, state: State, number: int, world: World) -> World
 
 
 def _look_again(setting: Setting, state: State, number: int) -> Iterator[Move]:
-    looks = setting.keeps(Rule.SECOND_LOOK)
-    waits = looks and setting.keeps(Rule.SECOND_LOOK_TO_THE_HIGH_WATERMARK)
-    if waits and not state.world.layout_is_settled():
-        return
-    if looks and not _is_mine(setting, state, number):
-        yield Move("sees another layout after InitProducerId", state.forget(number, Step.GONE))
-    elif setting.keeps(Rule.PROGRESS_AFTER_INIT):
-        enrolled = _owned(setting, number, state.world.enrolled)
-        yield Move("looks again", state.task(number, step=Step.LANE_FETCH, enrolled=enrolled))
-    else:
-        yield Move("looks again", state.task(number, step=Step.LANE_IDLE))
+    world, is_left_out = state.world, not setting.keeps(Rule.SECOND_LOOK)
+    found = looks(setting, world, Rule.LANE_READS_UP_TO_A_MARK)
+    if is_left_out or not setting.keeps(Rule.SECOND_LOOK_TO_THE_HIGH_WATERMARK):
+        found = iter([("", world.layout, world.enrolled)])
+    for how, layout, enrolled in found:
+        if not is_left_out and not _is_mine(setting, state, number, layout):
+            after = state.forget(number, Step.GONE)
+            yield Move(f"sees another layout after InitProducerId{how}", after)
+        elif setting.keeps(Rule.PROGRESS_AFTER_INIT):
+            owned = _owned(setting, number, enrolled)
+            yield Move(f"looks again{how}", state.task(number, step=Step.LANE_FETCH, enrolled=owned))
+        else:
+            yield Move(f"looks again{how}", state.task(number, step=Step.LANE_IDLE))
 
 
 def _fetch(setting: Setting, state: State, number: int) -> Iterator[Move]:

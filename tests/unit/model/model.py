@@ -93,6 +93,10 @@ class Model:
     def _all_moves(self, state: State) -> Iterator[Move]:
         for txn_id in IDS:
             yield from self._cluster_moves(state, txn_id)
+        world = state.world
+        if self._setting.scenario.freezes and world.told is None:
+            frozen = world._replace(told=(world.layout, world.enrolled))
+            yield Move("another broker leads the state, the one before goes on answering", state.on(frozen))
         for number in range(len(state.drivers)):
             yield from driver_moves(self._setting, state, number)
         for number in range(len(state.tasks)):

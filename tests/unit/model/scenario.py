@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
 from typing import Any, Final, NamedTuple
 
-from tests.unit.model.world import NOBODY, World, put
+from tests.unit.model.world import NOBODY, Layout, World, put
 
 # Searches end there: a flow that is started for ever is no new case.
 LAST_GENERATION: Final = 5
@@ -38,6 +38,8 @@ class Rule(Enum):
     NEWER_INSTANCE_WINS = auto()
     INSTANCES_WITHIN_A_GENERATION = auto()
     STOPS_BESIDE_THE_LAYOUT = auto()
+    START_READS_UP_TO_A_MARK = auto()
+    LANE_READS_UP_TO_A_MARK = auto()
 
 
 ALL: Final = frozenset(Rule)
@@ -102,6 +104,7 @@ class Scenario:
         lanes_time_out, lanes_reset: whether these things happen to lanes.
         replies_get_lost: to commits.
         stops: lanes write stops.
+        freezes: another broker leads the state from some moment on, and the one before goes on answering.
         counts_disturbance: an older task must not end a newer one's transactions again and again.
     """
 
@@ -119,6 +122,7 @@ class Scenario:
     lanes_reset: bool = True
     replies_get_lost: bool = True
     stops: bool = False
+    freezes: bool = False
     counts_disturbance: bool = False
 
 
@@ -246,6 +250,18 @@ class Setting(NamedTuple):
 
 
 Moves = Callable[[Setting, State, int], Iterator[Move]]
+
+
+def looks(setting: Setting, world: World, mark: Rule | None) -> Iterator[tuple[str, Layout, int]]:
+    """Yield what a look at the state may find: how that came, the layout, and what is enrolled.
+
+    Args:
+        mark: the rule by which a mark is written before, and no answer believed that ends before it.
+    """
+    if world.layout_is_settled():
+        yield "", world.layout, world.enrolled
+    if world.told is not None and (mark is None or not setting.keeps(mark)):
+        yield ", as it was", *world.told
 
 
 def process_of(task: int) -> int:

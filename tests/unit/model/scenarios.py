@@ -128,6 +128,18 @@ CALM_INSTANCES: Final = _calm(
     (_RUNS, _STARTS),
     (LaneTask(0, instance=2), LaneTask(1, instance=1)),
 )
+CALM_FROZEN_RESTART: Final = _calm(
+    "a start beside a broker that does not know that it leads no more",
+    (_RUNS, _STARTS),
+    (_OLD, _NEW),
+    freezes=True,
+)
+CALM_FROZEN_STARTS: Final = _calm(
+    "two starts beside a broker that does not know that it leads no more",
+    (_DEAD, _STARTS, _STARTS),
+    (_NEW, _NEWEST),
+    freezes=True,
+)
 PUT: Final = Scenario("a partition is moved beside its lane", (_PUTS,), (_OLD,), records=3, seeded=2)
 OLD_INSTANCES: Final = Scenario(
     "a start after a run that had retried often",
@@ -155,6 +167,7 @@ MIDDLING: Final = (
     CALM_STOPS,
     CALM_INSTANCES,
     PAUSED,
+    CALM_FROZEN_RESTART,
 )
 # The first is complete with 180,000 states; of the others those with most have some millions.
 LARGE: Final = (
@@ -169,6 +182,7 @@ LARGE: Final = (
     SEEDING,
     STOPS,
     OLD_INSTANCES,
+    CALM_FROZEN_STARTS,
 )
 # What keeps two tasks of one lane from ending each other's transactions for ever: nothing is lost without.
 FOR_PEACE: Final = Rule.NEWER_INSTANCE_WINS
@@ -193,4 +207,6 @@ WITHOUT: Final[dict[Rule, Scenario]] = {
     Rule.PROGRESS_AFTER_INIT: INSTANCES,
     Rule.INSTANCES_WITHIN_A_GENERATION: CALM_INSTANCES,
     Rule.STOPS_BESIDE_THE_LAYOUT: CALM_STOPS,
+    Rule.START_READS_UP_TO_A_MARK: CALM_FROZEN_STARTS,
+    Rule.LANE_READS_UP_TO_A_MARK: CALM_FROZEN_RESTART,
 }

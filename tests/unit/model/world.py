@@ -99,6 +99,7 @@ class World(NamedTuple):
         ready_generation: the newest generation that was ever ready.
         fenced_below: of each lane id, the generation by which it was fenced.
         timed_out: how many transactions were ended by their timeout, where that is bounded.
+        told: layout and enrolled partitions as a broker tells them that led the state until then, if any.
         disturbed: how often an older lane has ended what a newer one had open, where that is counted.
     """
 
@@ -115,6 +116,7 @@ class World(NamedTuple):
     ready_generation: int = 1
     fenced_below: tuple[int, ...] = (0,) * LANE_IDS
     timed_out: int = 0
+    told: tuple[Layout, int] | None = None
     disturbed: int = 0
 
     # ---- the coordinator's requests

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from onceover.kafka.portions import OwnRecord, portions
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.batches.compression import GZIP, NONE
@@ -25,6 +25,11 @@ def own_batches(to: TopicPartition, records: Iterable[OwnRecord], at_ms: int) ->
     for piece in portions(records, OWN_BATCH_BYTES):
         batch = encode([(at_ms, key, value, ()) for key, value in piece], _codec_for(piece)).batch
         yield Outgoing(to, parse_header(batch), batch)
+
+
+def last_offset(acknowledged: Iterable[Acknowledged]) -> int:
+    """Return the offset of the last record that one partition has taken; -1 where it has taken none."""
+    return max((ack.base_offset + ack.outgoing.header.count - 1 for ack in acknowledged), default=-1)
 
 
 def _codec_for(piece: Sequence[OwnRecord]) -> int:

@@ -1,0 +1,119 @@
+"""A leader whose state is told by a broker that led it before, and has not heard that it does no more.
+
+A broker that was frozen answers so for a moment when it continues; one that is cut off, for as long as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceover.errors import Fenced, Retriable
+from onceover.lead import leader as leader_module
+from onceover.state import log as statelog
+from onceover.state import names
+from tests.support.fakes.fakelogs import FakeLog
+from tests.unit.lead.leading import FLOW, Leading, leading
+
+# It hears of it after some answers, or never.
+SOON, NEVER = 10, 1_000_000
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leading]:
+    """Give two clusters with a topic of two partitions on the source, which the flow copies."""
+    monkeypatch.setattr(leader_module, "_RECOVERY_PAUSE_S", (0.0, 0.0))
+    made = leading(tmp_path, monkeypatch)
+    made.west.tries = 3
+    yield made
+    for each in made.opened:
+        each.close()
+
+
+def state_of(scene: Leading) -> FakeLog:
+    return scene.west.all_topics[names.state_topic(FLOW)].logs[names.STATE_LEADER]
+
+
+def fenced_by(scene: Leading) -> list[str]:
+    """Return the ids that are taken from now on."""
+    taken: list[str] = []
+
+    def heard(request: str, subject: str) -> None:
+        if request == "InitProducerId":
+            taken.append(subject)
+
+    scene.west.heard = heard
+    return taken
+
+
+def test_a_start_fences_the_lanes_of_a_generation_that_it_is_not_told_of_at_first(scene: Leading) -> None:
+    """By the layout of before it would be a second generation 2, and three lanes of the first go on."""
+    scene.led()
+    log = state_of(scene)
+    log.past_end = log.end
+    scene.supervisor(lanes=5).start()
+    log.past_answers = SOON
+    taken = fenced_by(scene)
+    started = scene.supervisor(lanes=2).start()
+    assert (started.generation, started.fence_up_to) == (3, 5)
+    assert log.past_answers == 0, "it was told what was before"
+    assert {names.lane_id(FLOW, lane) for lane in range(5)} <= set(taken)
+
+
+def test_a_start_that_is_told_nothing_else_writes_nothing(
+    scene: Leading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks again, and does not believe the answer."""
+    monkeypatch.setattr(leader_module, "START_DEADLINE_S", 0.1)
+    scene.west.tries = 1
+    scene.led()
+    log = state_of(scene)
+    log.past_end = log.end
+    running = scene.supervisor(lanes=5).start()
+    log.past_answers = NEVER
+    monkeypatch.setattr(statelog, "_CATCH_UP_S", 0.4)
+    with pytest.raises(Retriable, match="does not show what it holds"):
+        scene.supervisor().start()
+    log.past_answers = 0
+    assert scene.layout == running
+
+
+def test_a_run_that_was_overtaken_writes_nothing_by_a_layout_of_before(scene: Leading) -> None:
+    """Its own layout over the newer one: the next start would fence no lane of that."""
+    old = scene.led()
+    log = state_of(scene)
+    log.past_end = log.end
+    newer = scene.supervisor(lanes=5).start()
+    log.past_answers = SOON
+    with pytest.raises(Fenced):
+        old.leader.end()
+    assert scene.layout == newer
+
+
+def test_who_has_taken_another_id_of_the_flow_is_not_told_that_it_still_leads(scene: Leading) -> None:
+    """What merges the offset map looks behind its id: a newer generation may have fenced that before."""
+    old = scene.led()
+    log = state_of(scene)
+    log.past_end = log.end
+    scene.supervisor().start()
+    log.past_answers = SOON
+    with pytest.raises(Fenced):
+        old.leader.confirm()
+
+
+def test_a_look_at_the_topics_knows_what_the_run_has_enrolled_itself(scene: Leading) -> None:
+    """Planned again, their records would name another beginning than the one that was copied from."""
+    run = scene.supervisor()
+    run.start()
+    log = state_of(scene)
+    log.past_end = log.end
+    run.discover()
+    enrolled = scene.enrolled()
+    source = scene.east.all_topics["shop.orders"].logs[0]
+    source.start = source.end = 7
+    log.past_answers = SOON
+    run.discover()
+    log.past_answers = 0
+    assert scene.enrolled() == enrolled
