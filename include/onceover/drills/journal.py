@@ -120,8 +120,11 @@ class DrillJournal:
             NeedsOperator: JOURNAL_DAMAGED.
             Retriable: the target is away.
         """
-        topic = self._tp.topic
-        return self._reader.read(self._values(), topic)
+        return self._reader.read(self._values(), self._tp.topic)
+
+    def _read_whole(self) -> list[JournalEntry]:
+        """Do as ``read`` for who writes the next entry, or acts by the last one."""
+        return self._reader.read(self._values(StateLog.read_whole), self._tp.topic)
 
     def check(self, drill: str) -> None:
         """Return where a drill is the one that runs.
@@ -131,7 +134,7 @@ class DrillJournal:
             NeedsOperator: JOURNAL_DAMAGED, or somebody has deleted it meanwhile.
             Retriable: the target is away.
         """
-        self._check(self.read(), drill)
+        self._check(self._read_whole(), drill)
 
     def begin(self, drill: str, said: Mapping[str, Any]) -> None:
         """Begin a drill; what one has left that died is ended first.
@@ -224,7 +227,7 @@ class DrillJournal:
         beats = self._beats
         return beats is not None and beats.drill == drill and beats.silent_s < _SURE_S
 
-    def _values(self) -> Mapping[str, Any]:
+    def _values(self, read: Callable[[StateLog], Mapping[str, Any]] = StateLog.catch_up) -> Mapping[str, Any]:
         """Return the latest values; none where there is no topic. One that was made anew is read anew."""
         topic = self._tp.topic
         info = self._target.retry(lambda: self._target.topics([topic])).get(topic)
@@ -233,7 +236,7 @@ class DrillJournal:
         if info.topic_id != self._topic_id:
             self._log.close()
             self._log, self._topic_id = StateLog(self._target, *self._tp), info.topic_id
-        return self._target.retry(self._log.catch_up)
+        return self._target.retry(lambda: read(self._log))
 
     def _check(self, chain: Sequence[JournalEntry], drill: str) -> None:
         now = chains.running(chain)
@@ -294,7 +297,7 @@ class DrillJournal:
 
         def records() -> Mapping[str, Any]:
             written.clear()
-            entry = news(self.read())
+            entry = news(self._read_whole())
             if entry is None:
                 return {}
             written.append(entry)

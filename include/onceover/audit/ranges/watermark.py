@@ -8,6 +8,7 @@ last one can commit. Another topic of the same name (topic id) begins anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from onceover.errors import Retriable
@@ -15,7 +16,7 @@ from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import write_last
-from onceover.state.read import read_log
+from onceover.state.log import StateLog
 from onceover.state.records.verdicts import Verdicts, read_verdicts
 from onceover.state.records.verified import Watermark, read_watermarks
 
@@ -43,7 +44,8 @@ def write_outcome(
 
     def news() -> dict[str, Any]:
         # Only now: what the audit before us had under way is decided.
-        state = target.retry(lambda: read_log(target, topic, names.STATE_OTHERS, wait=True))
+        with closing(StateLog(target, topic, names.STATE_OTHERS)) as log:
+            state = target.retry(log.read_whole)
         known = read_watermarks(state)
         found: dict[str, Any] = {
             names.verified_key(*tp): mark.to_json()
