@@ -252,14 +252,19 @@ def _not_to_resume(flow: str, state: FlowState, tp: TopicPartition, target: Topi
     return Refusal(str(tp), RepairCode.NOT_STOPPED, message, fix)
 
 
-def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int) -> Repair:
+def plan_skip(
+    flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int, since: int = 0
+) -> Repair:
     """Plan to go on at ``offset``; offsets in between are left out, or come again when it lies behind.
+
+    Args:
+        since: as of ``flow_state``.
 
     Raises:
         UsageError: the flow was never started, or does not copy the partition.
         NeedsOperator: these are not the flow's clusters.
     """
-    situation = read_situation(flow, target, tp)
+    situation = situation_of(flow, target, flow_state(flow, target, since), tp)
     check_clusters(situation.state.layout, source.retry(source.cluster_id), target.cluster_id())
     enrolment = situation.enrolment
     here = topic_of(source, tp.topic)
@@ -312,13 +317,16 @@ def taken_back(enrolment: Enrolment) -> list[Change]:
     return [Change(PROMOTION, enrolment.target, "clients'", "taken back", why)]
 
 
-def flow_state(flow: str, target: Cluster) -> FlowState:
+def flow_state(flow: str, target: Cluster, since: int = 0) -> FlowState:
     """Return the flow's state.
+
+    Args:
+        since: the generation that the caller has begun, as of ``read_flow_state``.
 
     Raises:
         UsageError: the flow was never started.
     """
-    state = target.retry(lambda: read_flow_state(target, flow))
+    state = target.retry(lambda: read_flow_state(target, flow, since))
     if state.layout is None:
         raise UsageError(
             f"flow {flow} has never been started on {target.alias}",
@@ -326,15 +334,6 @@ def flow_state(flow: str, target: Cluster) -> FlowState:
             resolve=f"{commands.replicate(flow)} starts it",
         )
     return state
-
-
-def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
-    """Return how a source partition stands.
-
-    Raises:
-        UsageError: the flow was never started, or does not copy it.
-    """
-    return situation_of(flow, target, flow_state(flow, target), tp)
 
 
 def situation_of(flow: str, target: Cluster, state: FlowState, tp: TopicPartition) -> Situation:

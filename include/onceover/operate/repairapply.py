@@ -100,19 +100,19 @@ class Repairer:
     Args:
         identity: name, lanes and hash of the flow file.
         source: source cluster; ``target`` likewise.
-        planning: computes the plan from what is there now.
+        planning: computes the plan from what is there now; given a generation, from nothing of before it.
         journal: opens what everything is written down in.
     """
 
     identity: FlowIdentity
     source: Cluster
     target: Cluster
-    planning: Callable[[], Repair]
+    planning: Callable[[int], Repair]
     journal: OpenJournal
 
     def plan(self) -> Repair:
         """Return what would be done now, as ``planning.operation`` has it."""
-        return self.planning()
+        return self.planning(0)
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> Repaired:
         """Do what a plan computed now says, as ``planning.operation`` has it.
@@ -146,7 +146,8 @@ class Repairer:
         with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
             # Until now a running copy, or another repair, has written to what is written below.
-            plan = agreed_anew(first, self.plan(), approved, journal, caller, whole=True)
+            now = self.planning(layout.generation)
+            plan = agreed_anew(first, now, approved, journal, caller, whole=True)
             self._write(leader, layout, plan, approved, journal)
             return Repaired(plan, layout.generation)
 
@@ -169,7 +170,7 @@ class Repairer:
             since={**enrolment.since, **dict.fromkeys(anew, layout.generation)},
             changed={**enrolment.changed, **dict.fromkeys(written, approved.id)},
         )
-        state = self.target.retry(lambda: read_flow_state(self.target, plan.flow))
+        state = self.target.retry(lambda: read_flow_state(self.target, plan.flow, layout.generation))
         # What is written here is what the stop asked for; shown on, it would be asked for again.
         stopped = stopped_in(state.others)
         over = [target for tp in plan.sources if (target := enrolment.target_of(tp)) in stopped]

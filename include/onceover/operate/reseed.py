@@ -69,15 +69,18 @@ class _Sides:
 
 
 def plan_reseed(
-    flow: str, source: Cluster, target: Cluster, tp: TopicPartition, making: TopicMaking
+    flow: str, source: Cluster, target: Cluster, tp: TopicPartition, making: TopicMaking, since: int = 0
 ) -> Repair:
     """Plan to accept the topics as they are now and copy the partition from its start.
+
+    Args:
+        since: as of ``flow_state``.
 
     Raises:
         UsageError: the flow was never started, or does not copy the partition.
         NeedsOperator: these are not the flow's clusters.
     """
-    state = flow_state(flow, target)
+    state = flow_state(flow, target, since)
     check_clusters(state.layout, source.retry(source.cluster_id), target.cluster_id())
     if (before := _taken_from(state, tp)) is not None:
         return _taken_out(flow, tp, before)

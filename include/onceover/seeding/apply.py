@@ -182,10 +182,10 @@ class Seeder:
         """
         return self.target.retry(self._plan)
 
-    def _plan(self) -> SeedPlan:
+    def _plan(self, since: int = 0) -> SeedPlan:
         ids = self.source.cluster_id(), self.target.cluster_id()
         check_distinct(*ids)
-        state = read_flow_state(self.target, self._place.flow)
+        state = read_flow_state(self.target, self._place.flow, since)
         check_clusters(state.layout, *ids)
         view = self._view(state)
         topic_plan = plan_topics(view)
@@ -313,9 +313,13 @@ class Seeder:
         with self.journal(approval) as journal, journal.applying(first):
             return self._seize(first, approved, journal, caller)
 
-    def _left(self, approved: Approval | None) -> SeedPlan:
-        """Return what would be done now, without what was written under the approval already."""
-        planned = self.plan()
+    def _left(self, approved: Approval | None, since: int = 0) -> SeedPlan:
+        """Return what would be done now, without what was written under the approval already.
+
+        Args:
+            since: the generation that was begun for it, as of ``read_flow_state``.
+        """
+        planned = self.target.retry(lambda: self._plan(since))
         return planned if approved is None else left_of(planned, approved)
 
     def _permitted(self, plan: SeedPlan) -> SeedPlan:
@@ -329,20 +333,26 @@ class Seeder:
         with closing(Leader(self.identity, self.source, self.target)) as leader:
             layout = leader.seize()
             with self._claiming(leader) as claims:
-                plan = self._agreed(first, claims, approved, journal, caller)
-                plan = self._prepared(plan, claims, approved, journal, caller)
+                plan = self._agreed(first, layout, claims, approved, journal, caller)
+                plan = self._prepared(plan, layout, claims, approved, journal, caller)
                 self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
 
     def _agreed(
-        self, shown: SeedPlan, claims: Claims, approved: Approval, journal: Journal, caller: Caller
+        self,
+        shown: SeedPlan,
+        layout: Layout,
+        claims: Claims,
+        approved: Approval,
+        journal: Journal,
+        caller: Caller,
     ) -> SeedPlan:
         """Return what is written by now; the topics that are new to the flow are claimed, as a run does.
 
         What is refused by now, or another flow's, is left out: its topic is not touched, and others need not
         wait for it.
         """
-        planned = self._left(approved)
+        planned = self._left(approved, layout.generation)
         new = {
             t.source.name: t.target for t in planned.topics if t.enrolment is None or not t.enrolment.active
         }
@@ -350,7 +360,13 @@ class Seeder:
         return agreed_anew(shown, now, approved, journal, caller, whole=False)
 
     def _prepared(
-        self, plan: SeedPlan, claims: Claims, approved: Approval, journal: Journal, caller: Caller
+        self,
+        plan: SeedPlan,
+        layout: Layout,
+        claims: Claims,
+        approved: Approval,
+        journal: Journal,
+        caller: Caller,
     ) -> SeedPlan:
         """Have the origin do what precedes the positions; return the plan as it is behind that.
 
@@ -362,7 +378,7 @@ class Seeder:
             return plan
         self.origin.prepare(self._place)
         journal.done(*changes)
-        return self._agreed(plan, claims, approved, journal, caller)
+        return self._agreed(plan, layout, claims, approved, journal, caller)
 
     @contextmanager
     def _claiming(self, leader: Leader) -> Iterator[Claims]:
@@ -396,7 +412,8 @@ class Seeder:
         limit = led_within(len(plan.topics))
         copies = led_topics(self.target, written_to, limit, missing_s=limit.left_s)
         journal.refused(plan.refused)
-        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
+        since = layout.generation
+        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow, since))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
         taken_back = {c.object: c for c in plan.changes if c.what == PROMOTION}
         written = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.clock import now_ms
+from onceover.errors import NotNow
 from onceover.kafka.ports import Cluster
 from onceover.state import names
 from onceover.state.log import StateLog
@@ -45,13 +46,26 @@ class FlowState:
         return run_of(self.layout, read_heartbeat(self.others.get(names.HEARTBEAT)), now_ms)
 
 
-def read_flow_state(target: Cluster, flow: str) -> FlowState:
+def read_flow_state(target: Cluster, flow: str, since: int = 0) -> FlowState:
     """Return the flow's state as it was when the call began.
 
+    Args:
+        since: the generation that the caller has begun: whoever shows its layout shows all that the leaders
+            before have written, and who does not tells what was before (docs/protocol.md).
+
     Raises:
-        Retriable: the target is away, or a transaction stays open.
+        Retriable: the target is away, or a transaction stays open, or it is of before ``since``.
     """
-    return FlowState(*read_values(target, flow, wait=True))
+    state = FlowState(*read_values(target, flow, wait=True))
+    seen = 0 if state.layout is None else state.layout.generation
+    if seen < since:
+        raise NotNow(
+            f"{names.state_topic(flow)} is told as it was before generation {since}",
+            where=target.alias,
+            expected=f"generation {since}, which was written a moment ago",
+            seen=f"generation {seen}",
+        )
+    return state
 
 
 def read_run(target: Cluster, flow: str) -> FlowRun:

@@ -34,11 +34,11 @@ def making(flow: Flow) -> Iterator[TopicMaking]:
         yield TopicMaking(rules(flow, target_partitions=counts), flow.topics.sync_configs)
 
 
-def _plan(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest) -> Repair:
+def _plan(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest, since: int) -> Repair:
     tp = request.partition
     if tp is None or request.action == RESUME:
         return plan_resume(flow.flow, target, () if tp is None else (tp,))
     if request.action == RESEED:
         with making(flow) as how:
-            return plan_reseed(flow.flow, source, target, tp, how)
-    return plan_skip(flow.flow, source, target, tp, request.offset or 0)
+            return plan_reseed(flow.flow, source, target, tp, how, since)
+    return plan_skip(flow.flow, source, target, tp, request.offset or 0, since)

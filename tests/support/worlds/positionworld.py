@@ -177,7 +177,7 @@ class PositionWorld(World):
         clusters: tuple[Any, Any] = self.source, self.target
         approved: Any = SimpleNamespace(id=f"approval-{self.generation}")
         journal: Any = None
-        Repairer(FlowIdentity(FLOW, 1, "sha"), *clusters, plan, journal)._write(
+        Repairer(FlowIdentity(FLOW, 1, "sha"), *clusters, lambda _: found, journal)._write(
             leader, layout, found, approved, journal
         )
         return True

@@ -16,6 +16,7 @@ from onceover.operate.repairapply import Repairer
 from onceover.operate.reseed import TopicMaking, plan_reseed
 from onceover.planning.approval import Approval
 from onceover.planning.journal import Journal
+from onceover.state import names
 from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
 from onceover.topics.scope import Rules
 from tests.unit.seeding.seedscene import FLOW, SeedScene
@@ -42,9 +43,12 @@ def skipper(scene: SeedScene, tp: TopicPartition, offset: int) -> Repairer:
     return repairer(scene, partial(plan_skip, FLOW, scene.east, scene.west, tp, offset))
 
 
-def repairer(scene: SeedScene, plan: Callable[[], Repair]) -> Repairer:
+def repairer(scene: SeedScene, plan: Callable[..., Repair]) -> Repairer:
+    def planned(since: int) -> Repair:
+        return plan(since=since)
+
     identity = FlowIdentity(FLOW, 1, "0" * 64)
-    return Repairer(identity, scene.east, scene.west, plan, lambda given: Journal(scene.home / "j", given))
+    return Repairer(identity, scene.east, scene.west, planned, lambda given: Journal(scene.home / "j", given))
 
 
 def test_a_partition_that_is_taken_out_is_taken_out_by_the_first_try(scene: SeedScene) -> None:
@@ -100,3 +104,22 @@ def test_what_would_be_refused_behind_the_fencing_is_refused_before_it(scene: Se
     assert (scene.records(), scene.progress()) == before
     scene.west.unread.clear()
     assert repairs.apply(scene.caller).generation is not None
+
+
+def test_what_is_written_behind_a_fence_is_made_of_nothing_that_was_before(scene: SeedScene) -> None:
+    """A broker that led the state before shows the record as it was: so written, it undoes the last repair."""
+    for partition in (0, 1):
+        scene.grow("a", 50, partition)
+    log = scene.west.all_topics[names.state_topic(FLOW)].logs[names.STATE_LEADER]
+    log.past_end, scene.west.tries = log.end, 8
+    skipper(scene, TopicPartition("a", 0), 10).apply(scene.caller)
+    before = scene.enrolled()["a"]
+
+    def plan(since: int) -> Repair:
+        log.past_answers = 3 if since else 0
+        return plan_skip(FLOW, scene.east, scene.west, TopicPartition("a", 1), 20, since)
+
+    assert repairer(scene, plan).apply(scene.caller).generation == 3
+    now = scene.enrolled()["a"]
+    assert (now.changed[0], now.placed[0]) == (before.changed[0], before.placed[0])
+    assert 1 in now.changed

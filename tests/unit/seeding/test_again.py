@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.model import TopicPartition
 from onceover.seeding import apply
+from onceover.state import names
+from onceover.state.read import FlowState
 from onceover.state.records.progress import first_progress
-from tests.unit.seeding.seedscene import GROUP, SeedScene
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.unit.seeding.seedscene import FLOW, GROUP, SeedScene
 
 
 @pytest.fixture
@@ -105,3 +108,28 @@ def test_without_an_approval_nobody_is_told_to_skip_what_an_earlier_try_has_plac
     scene.west.groups[GROUP][TopicPartition("a", 0)] = CommittedOffset(0, 110, NO_EPOCH, copied.metadata)
     (refusal,) = scene.seeder().plan().refused
     assert refusal.resolve == "add `--replace` if that is meant"
+
+
+def test_a_seeding_is_made_of_nothing_that_was_before_its_fence(
+    scene: SeedScene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that led the state before tells no record of what was enrolled since; it is asked again."""
+    scene.seeder().apply(scene.caller)
+    log = scene.west.all_topics[names.state_topic(FLOW)].logs[names.STATE_LEADER]
+    log.past_end, scene.west.tries = log.end, 8
+    wanted, refused, read = list[int](), list[Retriable](), apply.read_flow_state
+
+    def told(target: FakeCluster, flow: str, since: int = 0) -> FlowState:
+        wanted.append(since)
+        log.past_answers = 3 if since and not refused else 0
+        try:
+            return read(target, flow, since)
+        except Retriable as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(apply, "read_flow_state", told)
+    scene.grow("a", 20)
+    scene.seeder(replace=True).apply(scene.caller)
+    assert wanted == [0, 2, 2, 2]
+    assert [(error.expected or "")[:12] for error in refused] == ["generation 2"]

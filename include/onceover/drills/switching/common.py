@@ -206,9 +206,10 @@ class SwitchSteps:
         return sorted(each.target for each in self.enrolled.values())
 
     def _state(self) -> FlowState:
-        """Return the flow's state as it is now."""
-        target = self.parts.target
-        return target.retry(lambda: read_flow_state(target, self.parts.flow))
+        """Return the flow's state as it is now; once it is fenced, none of before."""
+        target, fence = self.parts.target, None if self._leader is None else self._leader.layout
+        since = 0 if fence is None else fence.generation
+        return target.retry(lambda: read_flow_state(target, self.parts.flow, since))
 
     def _live(self, state: FlowState | None = None) -> dict[str, Enrolment]:
         """Return the topics' records as they are now, or were in ``state``."""
