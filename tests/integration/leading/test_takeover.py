@@ -7,7 +7,7 @@ everything before that step and wakes up later, in a world that has moved on.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from onceover.copy.loop import Until
 from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.lead import leader as leading
@@ -28,9 +29,9 @@ from onceover.state import names
 from onceover.state.committed import read_progress
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
 from onceover.state.log import StateLog
-from onceover.state.read import read_log
 from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.steps import Step
+from onceover.wire.batches.visibility import Visible
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.runs import supervisor
 from onceover.wiring.watch import FlowWatch
@@ -373,22 +374,57 @@ def test_leader_timeouts_are_shorter_than_lane_timeouts() -> None:
     assert LEADER_TIMEOUT_MS <= LANE_TIMEOUT_MS
 
 
-def stay_behind(monkeypatch: pytest.MonkeyPatch, told: Mapping[str, Any], reads: int) -> None:
-    """Have whoever reads the layout in this process be told what stood there before, so many times."""
-    left, catch_up, poll = [reads], StateLog.catch_up, StateLog.poll
+def end_of_state(case: FlowCase) -> int:
+    """Return where the layout's log ends."""
+    tp = TopicPartition(names.state_topic(case.name), names.STATE_LEADER)
+    _, target = open_clusters(case.flow().watch.flow)
+    with target:
+        return target.list_offsets([tp], calls.LATEST, calls.READ_UNCOMMITTED)[tp]
 
-    def is_stale(log: StateLog) -> bool:
-        return log._tp.partition == names.STATE_LEADER and left[0] > 0
 
-    def stale_catch_up(log: StateLog, **options: bool) -> dict[str, Any]:
-        if not is_stale(log):
-            return catch_up(log, **options)
-        left[0] -= 1
-        log.values = dict(told)
-        return log.values
+def stay_behind(monkeypatch: pytest.MonkeyPatch, case: FlowCase, end: int, answers: int) -> None:
+    """Let a broker answer this process that led the state up to an offset, until it hears of the next one."""
+    state = TopicPartition(names.state_topic(case.name), names.STATE_LEADER)
+    left, offsets, step, read = [answers], LiveCluster.list_offsets, StateLog._step, StateLog._read
 
-    monkeypatch.setattr(StateLog, "catch_up", stale_catch_up)
-    monkeypatch.setattr(StateLog, "poll", lambda log, **how: not is_stale(log) and poll(log, **how))
+    def told(cluster: LiveCluster, asked: Any, *how: Any) -> dict[TopicPartition, int]:
+        found = dict(offsets(cluster, asked, *how))
+        if state in found and left[0] > 0:
+            left[0] -= 1
+            found[state] = min(found[state], end)
+        return found
+
+    def shown(log: StateLog, batches: Iterable[Visible]) -> None:
+        is_stale = log._tp == state and left[0] > 0
+        read(log, [each for each in batches if not is_stale or each.header.base_offset < end])
+
+    def asked(log: StateLog, held_ms: int, wait_s: float) -> None:
+        if log._tp == state and left[0] > 0 and log._offset >= end:
+            left[0] -= 1
+        else:
+            step(log, held_ms, wait_s)
+
+    monkeypatch.setattr(LiveCluster, "list_offsets", told)
+    monkeypatch.setattr(StateLog, "_read", shown)
+    monkeypatch.setattr(StateLog, "_step", asked)
+
+
+def test_a_start_that_is_told_the_layout_of_before_fences_what_runs(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the number of the generation that runs, and fence one of its lanes."""
+    case.flow(lanes=1)
+    case.kill(Step.COMMITTED, 1)
+    end = end_of_state(case)
+    case.flow(lanes=PARTITIONS)
+    with case.process(forever=True):
+        wait_until(lambda: case.owners() == {2}, TIMEOUT_S, "the newer generation has its partitions")
+        flow = case.flow(lanes=1)
+        stay_behind(monkeypatch, case, end, 8)
+        with flow.running() as (_, layout):
+            assert (layout.generation, layout.fence_up_to) == (3, PARTITIONS)
+    case.flow().copy()
+    case.assert_complete()
 
 
 def test_a_lane_that_is_told_the_layout_of_before_copies_nothing_beside_a_newer_generation(
@@ -401,15 +437,12 @@ def test_a_lane_that_is_told_the_layout_of_before_copies_nothing_beside_a_newer_
     case.flow(lanes=PARTITIONS)
     case.kill(Step.COMMITTED, 1)
     older = case.layout()
-    _, target = open_clusters(case.flow().watch.flow)
-    with target:
-        told = read_log(target, names.state_topic(case.name), names.STATE_LEADER, wait=True)
+    end = end_of_state(case)
     assert older is not None and older.lanes == PARTITIONS
     flow = case.flow(lanes=1)
     with case.process(forever=True):
         wait_until(lambda: case.owners() == {2}, TIMEOUT_S, "the newer generation has its partitions")
-        # Two looks for each time that it takes its id.
-        stay_behind(monkeypatch, told, 4)
+        stay_behind(monkeypatch, case, end, 8)
         old = LaneThread(flow, older, PARTITIONS - 1)
         old.start()
         wait_until(lambda: not old.is_alive() or 1 in case.owners(), TIMEOUT_S, "it goes on, or does not")

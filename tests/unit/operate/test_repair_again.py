@@ -107,7 +107,7 @@ def test_what_would_be_refused_behind_the_fencing_is_refused_before_it(scene: Se
 
 
 def test_what_is_written_behind_a_fence_is_made_of_nothing_that_was_before(scene: SeedScene) -> None:
-    """A broker that led the state before shows the record as it was: so written, it undoes the last repair."""
+    """A broker that led the state before shows the record as it was: written so, it undoes the last one."""
     for partition in (0, 1):
         scene.grow("a", 50, partition)
     log = scene.west.all_topics[names.state_topic(FLOW)].logs[names.STATE_LEADER]
