@@ -21,7 +21,7 @@ from onceover.copy.loop import CopyLoop, CopySettings, Until
 from onceover.copy.review import Reviewer
 from onceover.copy.sessionstart import SessionStart
 from onceover.copy.waits import Waits, aborted_count, aborted_note, slowed_note
-from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable, Superseded
+from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, Superseded
 from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle, TryOtherwise
 from onceover.kafka import calls
@@ -261,7 +261,16 @@ class LaneSession:
         return True
 
     def _check_layout(self, state: Mapping[str, Any]) -> None:
-        seen = check_mine(layout_in(state), self._me.generation, self._me.run)
+        found = layout_in(state)
+        if found is not None and found.generation < self._me.generation:
+            # Its own could be read before the lane was started: nobody has taken over.
+            raise NotNow(
+                f"the state is told as it was before generation {self._me.generation}",
+                where=self._task.target.alias,
+                expected=f"generation {self._me.generation}, or a newer one",
+                seen=f"generation {found.generation}, as of a broker that leads it no more",
+            )
+        seen = check_mine(found, self._me.generation, self._me.run)
         if seen.ended_at_ms is not None:
             raise Superseded("the run has ended")
         source, target = self._task.source, self._task.target

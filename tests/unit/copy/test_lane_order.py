@@ -22,7 +22,16 @@ from onceover.resume import told as told_module
 from onceover.state import names
 from onceover.state.records.layout import Layout
 from onceover.wire.progress import ProgressMeta
-from tests.unit.copy.protocol import ME, OTHER, FakeProducer, World, cluster_in, faked_world, told
+from tests.unit.copy.protocol import (
+    ME,
+    OTHER,
+    FakeProducer,
+    FakeState,
+    World,
+    cluster_in,
+    faked_world,
+    told,
+)
 from tests.unit.state.records.test_layout import LAYOUT
 
 Progress = Each[TopicPartition, CommittedOffset]
@@ -102,6 +111,26 @@ def test_lane_that_is_told_the_layout_of_before_stops_behind_its_id(
     with pytest.raises(Fenced):
         run(lane(world, monkeypatch))
     assert told(world)[-3:] == ["init 0", "mark layout", "read layout and wait"]
+
+
+def test_lane_that_is_told_a_layout_before_its_own_looks_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was started once its own could be read: nobody has taken over, and the run goes on."""
+    world.values = {names.LAYOUT: LAYOUT.to_json()}
+    world.told = {names.LAYOUT: replace(LAYOUT, generation=LAYOUT.generation - 1, run="c" * 16).to_json()}
+    read = FakeState.catch_up
+
+    def until_it_hears(state: FakeState, *, wait: bool = True) -> dict[str, object]:
+        found = read(state, wait=wait)
+        if world.log.count("read layout") == 2:
+            world.told = None
+        return found
+
+    monkeypatch.setattr(FakeState, "catch_up", until_it_hears)
+    run(lane(world, monkeypatch))
+    asked = [entry for entry in told(world) if "requests" not in entry]
+    assert asked[:4] == ["read layout", "read layout", "read layout", "init 0"]
 
 
 def test_lane_that_begins_behind_a_stop_takes_nothing_over(

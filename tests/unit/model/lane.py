@@ -63,7 +63,8 @@ def _is_mine(setting: Setting, state: State, number: int, layout: Layout) -> boo
 def _look(setting: Setting, state: State, number: int) -> Iterator[Move]:
     """The first look needs not wait for open transactions: the second one does.
 
-    Told of a layout before its own it would end for nothing, and do no harm: that is left out.
+    Told of a layout before its own it looks again; told that its own is not ready, it would end for nothing,
+    and do no harm: that is left out.
     """
     world = state.world
     told = world.told is not None and _is_mine(setting, state, number, world.told[0])
