@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from onceover.backoff import Backoff, Deadline
-from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.logs.between import Interval, IntervalPart, IntervalReader
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.kafka.logs.reading import OffsetGone, TopicGone, batches_in, place
 from onceover.kafka.ports import Cluster, TopicInfo
-from onceover.kafka.produce.atleastonce import IdempotentProducer
+from onceover.kafka.produce.append import append
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.fenced import send
 from onceover.state.records.value import Illegible, parsed, parts_of
 from onceover.wire.batches.records import decode
 from onceover.wire.batches.visibility import Visible
@@ -119,12 +117,7 @@ class StateLog:
             NeedsOperator: OWN_RECORD_REFUSED.
         """
         # In no transaction: whoever dies now holds up no reader.
-        with closing(IdempotentProducer(self._cluster)) as producer:
-            try:
-                producer.init()
-                return send(producer, self._tp, {names.MARK: None})
-            except MustReset as error:
-                raise Retriable(str(error)) from error
+        return append(self._cluster, self._tp, (names.MARK.encode(), None))
 
     def read_whole(self) -> dict[str, Any]:
         """Do as ``catch_up`` for who decides by it what others may do: believe no broker that leads no more.
