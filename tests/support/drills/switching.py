@@ -76,10 +76,10 @@ def trouble(told: dict[str, Any]) -> str:
     return json.dumps({"verdict": told["verdict"], "errors": errors, "findings": told["findings"]}, indent=1)
 
 
-def copied(replica: Replica) -> str:
+def copied(replica: Replica, records: int = 20) -> str:
     """Return a topic of the flow with records and a group, all of which are copied."""
     topic = replica.topic(partitions=2)
-    replica.source.plain(topic, 0, replica.source.records(20))
+    replica.source.plain(topic, 0, replica.source.records(records))
     commit(replica.source_client, f"{replica.name}-billing", topic, {0: 7, 1: 0})
     replica.copy()
     return topic

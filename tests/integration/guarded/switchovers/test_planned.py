@@ -385,11 +385,14 @@ def test_who_commits_on_the_target_all_the_time_is_named_before_anybody_is_kept_
     replica: Switched, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """With assign(), so that its group has no members: what it commits would be replaced again and again."""
-    topic, group, over = copied(replica), f"{replica.name}-billing", threading.Event()
+    # So many that no position comes back between two looks.
+    records = 2_000
+    topic, group, over = copied(replica, records), f"{replica.name}-billing", threading.Event()
+    commit(replica.source_client, group, topic, {0: records})
 
     def commit_on() -> None:
         for number in itertools.count():
-            commit(replica.target_client, group, topic, {0: number % 6})
+            commit(replica.target_client, group, topic, {0: number % records})
             if over.wait(0.1):
                 return
 
