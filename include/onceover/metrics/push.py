@@ -1,7 +1,8 @@
 """Sends the metrics to an OpenTelemetry collector, by OTLP over HTTP, as long as they are served.
 
 Invariant: a collector that is away, slow or refuses costs nobody anything but its own samples: it is a thread
-of its own, each attempt has an end, and the next one tells what is true by then.
+of its own, each attempt has an end, whatever is answered and however slowly, and the next one tells what is
+true by then.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 from opentelemetry.exporter.otlp.proto.http import metric_exporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.util import re as headers
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from onceover.errors import UsageError
+from onceover.kafka.link.intime import AnswerInTime
 from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
 
 log = logging.getLogger(__name__)
@@ -30,6 +35,8 @@ _NO_HEADER: Final = (
 )
 # With its own repetitions; the next attempt comes an interval later anyway.
 _PATIENCE_S: Final = 10.0
+# One of them is a few words.
+_MOST_ANSWER_BYTES: Final = 1 << 20
 
 
 class OtlpPush:
@@ -113,6 +120,39 @@ def _without_header(record: logging.LogRecord) -> bool:
     return True
 
 
+class _PlainConnection(HTTPConnection):
+    response_class = AnswerInTime
+
+
+class _TlsConnection(HTTPSConnection):
+    response_class = AnswerInTime
+
+
+class _PlainPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _PlainConnection  # pyrefly: ignore[bad-assignment]
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection  # pyrefly: ignore[bad-assignment]
+
+
+_POOLS: Final = {"http": _PlainPool, "https": _TlsPool}
+
+
+class _InTime(HTTPAdapter):
+    """Ways to a collector, or a proxy; the library's own time is between two bytes of an answer."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(proxy, **kwargs)
+        if isinstance(manager, urllib3.ProxyManager):
+            manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
 class _Answers:
     """Reads what a collector answers; ``last`` is the newest, of several attempts."""
 
@@ -122,12 +162,20 @@ class _Answers:
     def session(self) -> requests.Session:
         """Return what the exporter sends by."""
         session = requests.Session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _InTime())
         session.hooks["response"].append(self._read)
+        # The library would read all of it, however much that is.
+        session.stream = True
         return session
 
     def _read(self, response: requests.Response, *_: object, **__: object) -> None:
         kind = response.headers.get("Content-Type", "")
-        self.last = read_answer(response.status_code, kind, response.content)
+        with response:
+            self.last = PushAnswer(Taken.NONE, "its answer does not come to its end")
+            body = response.raw.read(_MOST_ANSWER_BYTES, decode_content=True)
+            if len(body) < _MOST_ANSWER_BYTES:
+                self.last = read_answer(response.status_code, kind, body)
 
 
 def checked_url(url: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -20,6 +21,7 @@ from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures, exposition
 from onceover.metrics.otlp import Taken
 from onceover.metrics.push import OtlpPush
+from onceover.planning.background import in_background
 from tests.support.session.wait import wait_until
 
 WAIT_S = 20.0
@@ -123,3 +125,70 @@ def test_a_collector_that_nobody_reaches_does_not_take_the_metrics() -> None:
         assert collector.taken
     assert push.push() == (Taken.NONE, "no answer comes")
     push.stop()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n"
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """Run what ``answer`` gives to whoever connects, until the event is set; yield its address."""
+    over = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        while not over.is_set():
+            connection, _ = listener.accept()
+            with suppress(OSError), connection:
+                connection.recv(1 << 16)
+                answer(connection, over)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        over.set()
+        with suppress(OSError), socket.create_connection(listener.getsockname()):
+            pass
+        thread.join(WAIT_S)
+
+
+def trickle_head(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    while not over.wait(0.1):
+        connection.sendall(b"x")
+
+
+def trickle_body(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\n")
+    while not over.wait(0.1):
+        connection.sendall(b"x")
+
+
+def endless(connection: socket.socket, over: threading.Event) -> None:
+    connection.sendall(HEAD + b"\r\n")
+    while not over.is_set():
+        connection.sendall(bytes(1 << 16))
+
+
+def half(connection: socket.socket, _: threading.Event) -> None:
+    connection.sendall(HEAD + b"Content-Length: 1000\r\n\r\nx")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (trickle_head, "no answer comes"),
+        (trickle_body, "its answer does not come to its end"),
+        (endless, "its answer does not come to its end"),
+        (half, "its answer does not come to its end"),
+    ],
+)
+def test_an_answer_that_does_not_end_is_given_up(
+    answer: Callable[[socket.socket, threading.Event], None], why: str
+) -> None:
+    """However it comes: the next samples would never be sent, and nobody would be told."""
+    with answering(answer) as url:
+        push = OtlpPush(url, "1.2", scraped, 60.0, patience_s=0.5)
+        told = in_background(push.push)
+        assert told.result(WAIT_S) == (Taken.NONE, why)
+        push.stop()

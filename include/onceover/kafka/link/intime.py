@@ -42,7 +42,9 @@ class _InTime(io.RawIOBase):
         super().close()
 
 
-class _Answer(http.client.HTTPResponse):
+class AnswerInTime(http.client.HTTPResponse):
+    """An answer that is there, with its body, within the time that its connection waits for one at most."""
+
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
         self.fp.close()
@@ -50,11 +52,11 @@ class _Answer(http.client.HTTPResponse):
 
 
 class _PlainConnection(http.client.HTTPConnection):
-    response_class = _Answer
+    response_class = AnswerInTime
 
 
 class _TlsConnection(http.client.HTTPSConnection):
-    response_class = _Answer
+    response_class = AnswerInTime
 
 
 class Plain(urllib.request.HTTPHandler):
