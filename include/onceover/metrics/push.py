@@ -37,6 +37,7 @@ _NO_HEADER: Final = (
 _PATIENCE_S: Final = 10.0
 # One of them is a few words.
 _MOST_ANSWER_BYTES: Final = 1 << 20
+_NO_ANSWER: Final = "no answer comes"
 
 
 class OtlpPush:
@@ -89,7 +90,7 @@ class OtlpPush:
         data = metrics_data(text, self._resource, began_ns=self._began_ns, now_ns=time.time_ns())
         self._answers.last = None
         self._exporter.export(data)
-        return self._answers.last or PushAnswer(Taken.NONE, "no answer comes")
+        return self._answers.last or PushAnswer(Taken.NONE, _NO_ANSWER)
 
     def _run(self) -> None:
         while not self._over.wait(self._interval_s):
@@ -140,7 +141,29 @@ _POOLS: Final = {"http": _PlainPool, "https": _TlsPool}
 
 
 class _InTime(HTTPAdapter):
-    """Ways to a collector, or a proxy; the library's own time is between two bytes of an answer."""
+    """Ways to a collector, or a proxy; the library's own time is between two bytes of an answer.
+
+    Args:
+        failed: is told why nothing was answered.
+    """
+
+    def __init__(self, failed: Callable[[str], None]) -> None:
+        super().__init__()
+        self._failed = failed
+
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
+        try:
+            return super().send(request, *args, **kwargs)
+        except requests.exceptions.SSLError:
+            self._failed("no TLS is possible with it; OTEL_EXPORTER_OTLP_CERTIFICATE says who is trusted")
+            raise
+        except requests.exceptions.RequestException:
+            self._failed(_NO_ANSWER)
+            raise
+        except OSError:
+            # The library looks for them before it asks anybody.
+            self._failed("a file is not there that OTEL_EXPORTER_OTLP_CERTIFICATE, or its like, names")
+            raise
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
@@ -163,16 +186,19 @@ class _Answers:
         """Return what the exporter sends by."""
         session = requests.Session()
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _InTime())
+            session.mount(scheme, _InTime(self._failed))
         session.hooks["response"].append(self._read)
         # The library would read all of it, however much that is.
         session.stream = True
         return session
 
+    def _failed(self, why: str) -> None:
+        self.last = PushAnswer(Taken.NONE, why)
+
     def _read(self, response: requests.Response, *_: object, **__: object) -> None:
         kind = response.headers.get("Content-Type", "")
         with response:
-            self.last = PushAnswer(Taken.NONE, "its answer does not come to its end")
+            self._failed("its answer does not come to its end")
             body = response.raw.read(_MOST_ANSWER_BYTES, decode_content=True)
             if len(body) < _MOST_ANSWER_BYTES:
                 self.last = read_answer(response.status_code, kind, body)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +21,10 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Figures, exposition
-from onceover.metrics.otlp import Taken
+from onceover.metrics.otlp import PushAnswer, Taken
 from onceover.metrics.push import OtlpPush
 from onceover.planning.background import in_background
+from onceover_lab.embed.security import make_certificates
 from tests.support.session.wait import wait_until
 
 WAIT_S = 20.0
@@ -56,12 +59,17 @@ class Collector(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def collecting() -> Iterator[tuple[str, type[Collector]]]:
-    """Run a collector; yield its address and itself."""
+def collecting(keystore: Path | None = None) -> Iterator[tuple[str, type[Collector]]]:
+    """Run a collector, with TLS where it has a certificate; yield its address and itself."""
     handler = type("Taking", (Collector,), {"taken": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        if keystore is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(keystore)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", handler
+        scheme = "http" if keystore is None else "https"
+        yield f"{scheme}://127.0.0.1:{server.server_address[1]}", handler
         server.shutdown()
 
 
@@ -192,3 +200,31 @@ def test_an_answer_that_does_not_end_is_given_up(
         told = in_background(push.push)
         assert told.result(WAIT_S) == (Taken.NONE, why)
         push.stop()
+
+
+TRUST = "OTEL_EXPORTER_OTLP_CERTIFICATE"
+LIBRARY_TRUST = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def pushed(url: str) -> PushAnswer:
+    """Return what becomes of samples that are sent there once."""
+    push = OtlpPush(url, "1.2", scraped, 60.0, patience_s=1.0)
+    answer = push.push()
+    push.stop()
+    return answer
+
+
+def test_what_is_wrong_with_tls_is_no_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks for a collector that does not answer looks in the wrong place."""
+    files = make_certificates(tmp_path)
+    for name in LIBRARY_TRUST:
+        monkeypatch.delenv(name, raising=False)
+    with collecting(files.keystore) as (url, collector):
+        unknown = pushed(url)
+        monkeypatch.setenv(TRUST, str(tmp_path / "none.pem"))
+        missing = pushed(url)
+        assert not collector.taken
+        monkeypatch.setenv(TRUST, str(files.ca))
+        assert pushed(url) == (Taken.ALL, "")
+    assert unknown == (Taken.NONE, f"no TLS is possible with it; {TRUST} says who is trusted")
+    assert missing == (Taken.NONE, f"a file is not there that {TRUST}, or its like, names")
