@@ -176,6 +176,16 @@ class _InTime(HTTPAdapter):
         return manager
 
 
+class _Session(requests.Session):
+    """Trusts whom OpenTelemetry's variables name, also where the library's own name others."""
+
+    def merge_environment_settings(
+        self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
+    ) -> dict[str, Any]:
+        named = self.verify if isinstance(self.verify, str) else verify
+        return super().merge_environment_settings(url, proxies, stream, named, cert)
+
+
 class _Answers:
     """Reads what a collector answers; ``last`` is the newest, of several attempts."""
 
@@ -184,7 +194,7 @@ class _Answers:
 
     def session(self) -> requests.Session:
         """Return what the exporter sends by."""
-        session = requests.Session()
+        session = _Session()
         for scheme in ("http://", "https://"):
             session.mount(scheme, _InTime(self._failed))
         session.hooks["response"].append(self._read)

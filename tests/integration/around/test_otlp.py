@@ -228,3 +228,15 @@ def test_what_is_wrong_with_tls_is_no_silence(tmp_path: Path, monkeypatch: pytes
         assert pushed(url) == (Taken.ALL, "")
     assert unknown == (Taken.NONE, f"no TLS is possible with it; {TRUST} says who is trusted")
     assert missing == (Taken.NONE, f"a file is not there that {TRUST}, or its like, names")
+
+
+def test_what_the_library_trusts_does_not_go_before_what_was_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines have the library's own variables set, for all that is public."""
+    files, others = (make_certificates(tmp_path / who) for who in ("ours", "others"))
+    for name in LIBRARY_TRUST:
+        monkeypatch.setenv(name, str(others.ca))
+    monkeypatch.setenv(TRUST, str(files.ca))
+    with collecting(files.keystore) as (url, _):
+        assert pushed(url) == (Taken.ALL, "")
