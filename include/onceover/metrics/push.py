@@ -200,6 +200,8 @@ class _Answers:
         session.hooks["response"].append(self._read)
         # The library would read all of it, however much that is.
         session.stream = True
+        # Without any the library looks for one in ~/.netrc, and puts it in the place of a token.
+        session.auth = _no_login
         return session
 
     def _failed(self, why: str) -> None:
@@ -212,6 +214,10 @@ class _Answers:
             body = response.raw.read(_MOST_ANSWER_BYTES, decode_content=True)
             if len(body) < _MOST_ANSWER_BYTES:
                 self.last = read_answer(response.status_code, kind, body)
+
+
+def _no_login(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 def checked_url(url: str) -> str:

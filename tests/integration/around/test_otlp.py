@@ -43,10 +43,12 @@ class Collector(BaseHTTPRequestHandler):
     status = 200
     answer = b""
     taken: list[tuple[str, bytes]]
+    tokens: list[str | None]
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.taken.append((self.path, body))
+        self.tokens.append(self.headers.get("Authorization"))
         self.send_response(self.status)
         self.send_header("Location", "/elsewhere")
         self.send_header("Content-Type", "application/x-protobuf")
@@ -61,7 +63,7 @@ class Collector(BaseHTTPRequestHandler):
 @contextmanager
 def collecting(keystore: Path | None = None) -> Iterator[tuple[str, type[Collector]]]:
     """Run a collector, with TLS where it has a certificate; yield its address and itself."""
-    handler = type("Taking", (Collector,), {"taken": []})
+    handler = type("Taking", (Collector,), {"taken": [], "tokens": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         if keystore is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -240,3 +242,18 @@ def test_what_the_library_trusts_does_not_go_before_what_was_named(
     monkeypatch.setenv(TRUST, str(files.ca))
     with collecting(files.keystore) as (url, _):
         assert pushed(url) == (Taken.ALL, "")
+
+
+def test_a_login_of_this_machine_goes_to_no_collector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor in the place of the token that was named for it."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login me password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    with collecting() as (url, collector):
+        assert pushed(url) == (Taken.ALL, "")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20token")
+        assert pushed(url) == (Taken.ALL, "")
+    assert collector.tokens == [None, "Bearer token"]
