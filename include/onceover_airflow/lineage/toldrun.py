@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -83,12 +84,11 @@ class ToldRun(LineageRun):
 
     def _tell(self, state: RunState) -> None:
         """Hand over the events of a state: what one alone cannot hold goes before it as RUNNING."""
-        try:
-            for event in self._events(state):
-                self.teller.tell(event)
-        except Exception as error:
-            log.warning("lineage is not told: %s", type(error).__name__)
-            log.debug("lineage is not told", exc_info=True)
+        _or_say(partial(self._hand_over, state))
+
+    def _hand_over(self, state: RunState) -> None:
+        for event in self._events(state):
+            self.teller.tell(event)
 
     def _events(self, state: RunState) -> Iterable[RunEvent]:
         datasets = list(self.what.datasets())
@@ -125,33 +125,33 @@ class Teller:
         self._thread = threading.Thread(target=self._send, name="lineage", daemon=True)
 
     def start(self, now: Callable[[], Iterable[RunEvent]]) -> None:
-        """Begin to send.
+        """Begin to send; where no thread is to be had nothing is sent.
 
         Args:
             now: returns the events that tell of what is so.
         """
         self._now = now
-        self._thread.start()
+        _or_say(self._thread.start)
 
     def tell(self, event: RunEvent) -> None:
         """Hand an event over; returns at once."""
         self._events.put(event)
 
     def close(self, timeout_s: float) -> bool:
-        """Wait until all was sent; tell whether it was within ``timeout_s`` seconds."""
+        """Wait until all was sent that can be; tell whether it was within ``timeout_s`` seconds."""
         self._events.put(None)
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _send(self) -> None:
-        try:
-            while (events := self._next()) is not None:
-                for event in events:
-                    self._emit(event)
-            self._end()
-        except Exception as error:
-            log.warning("lineage is not told: %s", type(error).__name__)
-            log.debug("lineage is not told", exc_info=True)
+        while (events := self._next()) is not None:
+            _or_say(partial(self._send_all, events))
+        _or_say(self._end)
+
+    def _send_all(self, events: Iterable[RunEvent]) -> None:
+        for event in events:
+            self._emit(event)
 
     def _next(self) -> Iterable[RunEvent] | None:
         """Return what is to be sent; None at the end."""
@@ -160,3 +160,12 @@ class Teller:
         except queue.Empty:
             return self._now()
         return None if event is None else (event,)
+
+
+def _or_say(work: Callable[[], object]) -> None:
+    """Do it; what keeps one event back is nothing that is wrong with the next."""
+    try:
+        work()
+    except Exception as error:
+        log.warning("lineage is not told: %s", type(error).__name__)
+        log.debug("lineage is not told", exc_info=True)
