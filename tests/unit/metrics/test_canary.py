@@ -322,6 +322,28 @@ def test_a_number_that_cannot_be_read_is_not_taken_for_none(copy_of_two: FakeClu
         last_values(copy_of_two, replace(info, partitions=led))
 
 
+def test_a_topic_of_others_is_not_written(caplog: pytest.LogCaptureFixture, copy_of_two: FakeCluster) -> None:
+    """Numbered records among orders would be copied, and read by whoever reads orders."""
+    source, counts = FakeCluster("east"), CanaryCounts()
+    log = source.make_topic(ORDER.topic, 2).logs[1]
+    log.append([Content(None, b"an order", (), 0)])
+    thread = running((source, copy_of_two), counts)
+    wait_until(lambda: counts.failures > 0, 10, "that is a failure")
+    thread.stop()
+    assert log.end == 1
+    assert f"{ORDER.topic} holds records, and none of a canary" in caplog.text
+
+
+def test_a_strange_record_in_its_own_topic_keeps_no_canary_back(copy_of_two: FakeCluster) -> None:
+    source, counts = FakeCluster("east"), CanaryCounts()
+    source.make_topic(ORDER.topic, 2)
+    append(source, ORDER.topic, 4)
+    source.all_topics[ORDER.topic].logs[1].append([Content(None, b"hello", (), 0)])
+    thread = running((source, copy_of_two), counts)
+    wait_until(lambda: counts.produced > 0, 10, "one is written")
+    thread.stop()
+
+
 def running(
     clusters: tuple[FakeCluster, FakeCluster],
     counts: CanaryCounts,

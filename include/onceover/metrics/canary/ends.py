@@ -1,6 +1,7 @@
 """Where a canary meets Kafka: its topic on the source, what sends its records, and what reads their copies.
 
-Invariant: only the topic that the flow file names is written, and only that and its copy are read.
+Invariant: only the topic that the flow file names is written, where it holds no records of others alone, and
+only that and its copy are read.
 """
 
 from __future__ import annotations
@@ -197,6 +198,7 @@ def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
     """Return the values at the ends of all partitions.
 
     Raises:
+        NeedsOperator: CANARY_TOPIC, all are of others, who would read numbers among theirs.
         Retriable: they cannot be read in half a minute, have expired in between, or nobody leads one: a
             number that is not known would be given a second time.
     """
@@ -205,4 +207,13 @@ def last_values(source: Cluster, info: TopicInfo) -> list[bytes | None]:
     ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
     intervals = {tp: Interval(max(starts[tp], end - _BEFORE_END), end) for tp, end in ends.items()}
     reader = IntervalReader(source, {info.name: info}, intervals, Deadline(_LAST_S), max_bytes=_FETCH_BYTES)
-    return [value for part in reader.parts() for each in part.batches for value in _values(each)]
+    values = [value for part in reader.parts() for each in part.batches for value in _values(each)]
+    if values and all(Canary.decode(value) is None for value in values):
+        raise NeedsOperator(
+            f"{info.name} holds records, and none of a canary among the last ones",
+            code=MetricsCode.CANARY_TOPIC,
+            where=source.alias,
+            expected="a topic of its own",
+            resolve="name another topic under canary.topic",
+        )
+    return values
