@@ -53,9 +53,11 @@ def status_table(status: Mapping[str, Any]) -> list[str]:
 
 
 def _row(topic: str, partitions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    from onceover.operate.statusshape import oldest_of
+
     lags = [partition["lag_offsets"] for partition in partitions]
     lag = "unknown" if None in lags else str(sum(lags))
-    oldest_s = max((partition["oldest_missing_s"] or 0.0 for partition in partitions), default=0.0)
+    oldest_s = oldest_of([partition["oldest_missing_s"] for partition in partitions])
     if all(partition["state"] == PartitionState.NOT_ENROLLED for partition in partitions):
         lag += ", not taken in"
     caught_up = sum(1 for partition in partitions if partition["state"] == PartitionState.CAUGHT_UP)
@@ -65,6 +67,6 @@ def _row(topic: str, partitions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]
         str(sum(partition.get("partitions", 1) for partition in partitions)),
         str(caught_up),
         lag,
-        age_text(oldest_s) if oldest_s else "-",
+        "unknown" if oldest_s is None else age_text(oldest_s) if oldest_s else "-",
         str(stopped),
     )

@@ -13,7 +13,7 @@ def partition(
     topic: str, number: int, *, lag: int | None = 0, stop: dict[str, str] | None = None
 ) -> dict[str, Any]:
     state = "stopped" if stop else "caught_up" if lag == 0 else "copying"
-    oldest_s = 12.4 if lag else 0.0
+    oldest_s = None if lag is None else 12.4 if lag else 0.0
     return {
         "topic": topic, "partition": number, "state": state,
         "lag_offsets": lag, "oldest_missing_s": oldest_s, "stop": stop,
@@ -68,11 +68,11 @@ def test_table_shows_topics_and_what_resolves_a_stop() -> None:
 
 
 def test_table_tells_what_is_not_taken_in_and_what_nobody_knows() -> None:
-    """Records of a topic that nobody has enrolled are missing, too; an unknown lag is no lag of 0."""
+    """Records of a topic that nobody has enrolled are missing, too; an unknown lag, or age, is none of 0."""
     waiting = {**partition("new", 0, lag=60_000), "partition": None, "partitions": 6, "state": "not_enrolled"}
     waiting["oldest_missing_s"] = 434_697_709.4
     assert status_table(status("copying", waiting, partition("lost", 0, lag=None))) == [
         "topic  partitions  caught up  lag (offsets)        oldest missing  stopped",
-        "lost   1           0          unknown              -               0",
+        "lost   1           0          unknown              unknown         0",
         "new    6           0          60000, not taken in  13 y 286 d      0",
     ]
