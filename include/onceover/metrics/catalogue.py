@@ -312,3 +312,6 @@ CANARY_ROUND_TRIP: Final = _add(
     FLOW,
     "From before a numbered record is sent to the source until it is read, committed, on the target.",
 )
+
+# Counters that the flow's state keeps; all others begin with the exporter.
+KEPT: Final = frozenset(spec.name for spec in (STARTS, TAKEOVERS, RESTARTS, LANE_ABORTED))

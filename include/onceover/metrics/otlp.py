@@ -1,13 +1,14 @@
 """The samples of a scrape as OpenTelemetry has them. Pure.
 
 They are made from the text that Prometheus would get, so that both are told the same: names, labels and
-bounds are those of docs/metrics.md. A counter and a histogram say since when they have counted.
+bounds are those of docs/metrics.md. A counter and a histogram say since when they have counted, where that is
+known: who makes differences of them takes what is there at first for what was counted since.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple, cast
@@ -37,6 +38,8 @@ from onceover.shown import visible
 _SCOPE: Final = InstrumentationScope("onceover")
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 _MOST_WORDS: Final = 200
+# In OTLP.
+_UNKNOWN_NS: Final = 0
 _UNITS: Final = {"seconds": "s", "bytes": "By"}
 
 
@@ -91,16 +94,23 @@ def _rejected(kind: str, body: bytes) -> tuple[int, str]:
     return 0, ""
 
 
-def metrics_data(text: str, resource: Resource, *, began_ns: int, now_ns: int) -> MetricsData:
+def metrics_data(
+    text: str, resource: Resource, *, began_ns: int, now_ns: int, kept: Collection[str]
+) -> MetricsData:
     """Return the samples of ``text``, an exposition, as they are at ``now_ns``.
 
     Args:
         text: what ``Exporter.scrape`` answers, decoded.
         resource: who tells them.
         began_ns: since when counters count, Unix time in nanoseconds; ``now_ns`` likewise.
+        kept: names of counters that count since nobody knows when.
     """
+
+    def began(family: Family) -> int:
+        return _UNKNOWN_NS if f"{family.name}_total" in kept else began_ns
+
     metrics = [
-        Metric(family.name, family.documentation, _unit(family.name), _data(family, began_ns, now_ns))
+        Metric(family.name, family.documentation, _unit(family.name), _data(family, began(family), now_ns))
         for family in text_string_to_metric_families(text)
         if family.samples
     ]

@@ -25,6 +25,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from onceover.errors import UsageError
 from onceover.kafka.link.intime import AnswerInTime
+from onceover.metrics.catalogue import KEPT
 from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
 
 log = logging.getLogger(__name__)
@@ -87,7 +88,7 @@ class OtlpPush:
     def push(self) -> PushAnswer:
         """Send what is known now; return what became of it."""
         text = self._scrape().decode()
-        data = metrics_data(text, self._resource, began_ns=self._began_ns, now_ns=time.time_ns())
+        data = metrics_data(text, self._resource, began_ns=self._began_ns, now_ns=time.time_ns(), kept=KEPT)
         self._answers.last = None
         self._exporter.export(data)
         return self._answers.last or PushAnswer(Taken.NONE, _NO_ANSWER)

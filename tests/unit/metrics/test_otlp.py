@@ -29,13 +29,16 @@ def scraped() -> bytes:
     figures.put(m.FLOW_FILES, 3)
     figures.put(m.LOOK_DURATION, 1.5, 'a "flow"')
     figures.put(m.LANE_RECORDS, 7, "f", "0")
+    figures.put(m.STARTS, 57, "f")
     counts = [(0.1, 2), (1.0, 2), (float("inf"), 5)]
     figures.put(m.CANARY_ROUND_TRIP, Distribution(counts, 12.5), "f")
     return exposition([figures.texts()])
 
 
 def data() -> MetricsData:
-    return metrics_data(scraped().decode(), Resource.create({}), began_ns=BEGAN_NS, now_ns=NOW_NS)
+    return metrics_data(
+        scraped().decode(), Resource.create({}), began_ns=BEGAN_NS, now_ns=NOW_NS, kept=m.KEPT
+    )
 
 
 def converted() -> dict[str, Any]:
@@ -56,6 +59,14 @@ def test_each_kind_keeps_its_meaning() -> None:
     assert counter.data.is_monotonic
     [counted] = counter.data.data_points
     assert (counted.value, counted.start_time_unix_nano, counted.time_unix_nano) == (7, BEGAN_NS, NOW_NS)
+
+
+def test_what_the_flow_counts_did_not_begin_with_the_exporter() -> None:
+    """A collector that makes differences of it would tell 57 starts each time that the exporter starts."""
+    counter = converted()[m.STARTS.name.removesuffix("_total")]
+    assert isinstance(counter.data, Sum)
+    [counted] = counter.data.data_points
+    assert (counted.value, counted.start_time_unix_nano, counted.time_unix_nano) == (57, 0, NOW_NS)
 
 
 def test_what_is_up_to_a_bound_becomes_what_is_between_two() -> None:
