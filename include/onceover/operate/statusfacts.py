@@ -73,5 +73,5 @@ def exit_of_error(error: OnceoverError) -> int:
 
 
 def since_s(now_ms: float, at_ms: int | None) -> float | None:
-    """Return how long ago something was, None where that is not known."""
-    return None if at_ms is None else round(max(0.0, (now_ms - at_ms) / 1000), 3)
+    """Return how long ago something was, None where that is not known: a record may have no time (-1)."""
+    return None if at_ms is None or at_ms < 0 else round(max(0.0, (now_ms - at_ms) / 1000), 3)

@@ -177,7 +177,7 @@ def _open_transaction(facts: StatusFacts, source: TopicPartition) -> dict[str, A
         "producer_id": found.producer_id,
         "producer_epoch": found.epoch,
         "first_offset": found.transaction_start,
-        "last_write_s": since_s(facts.now_ms, found.last_ms if found.last_ms >= 0 else None),
+        "last_write_s": since_s(facts.now_ms, found.last_ms),
     }
 
 
@@ -203,9 +203,10 @@ def _oldest_s(facts: StatusFacts, partitions: Sequence[TopicPartition], lag: int
     behind = [tp for tp in partitions if tp not in missing or lsos.get(tp) != missing[tp]]
     if any(tp not in facts.oldest_ms for tp in behind):
         return None
-    known = [at_ms for tp in behind if (at_ms := facts.oldest_ms[tp]) is not None]
-    nothing = 0.0 if lag is not None else None
-    return since_s(facts.now_ms, min(known)) if known else nothing
+    met = [at_ms for tp in behind if (at_ms := facts.oldest_ms[tp]) is not None]
+    if not met:
+        return 0.0 if lag is not None else None
+    return oldest_of([since_s(facts.now_ms, at_ms) for at_ms in met])
 
 
 def oldest_of(ages_s: Sequence[float | None]) -> float | None:
