@@ -32,6 +32,8 @@ from onceover.topics.status import topic_entries
 from onceover.wire.progress import NOBODY, ProgressMeta
 
 _OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED, RunState.PROMOTED)
+# As brokers since 3.6 have it by default (message.timestamp.after.max.ms); older ones take any time.
+_MOST_AHEAD_MS: Final = 3_600_000
 # Nothing of these topics is on the target (any more).
 _COPY_GONE: Final = frozenset({StopCode.TARGET_MISSING, StopCode.TARGET_RECREATED})
 
@@ -142,7 +144,7 @@ def _partition(
         "position": position,
         "lag_offsets": lag,
         "oldest_missing_s": _oldest_s(facts, [source], lag),
-        "oldest_open_s": since_s(facts.now_ms, here.open_ms.get(source)) if open_offsets else None,
+        "oldest_open_s": _age_s(facts, here.open_ms.get(source)) if open_offsets else None,
         "target_end": facts.there.ends.get(target) if meta is None else meta.target_end,
         "verified": partition_entry(state.verified.get(target), ids, position, facts.now_ms),
         "stop": None if stop is None else _stop(stop, state.stops.get(target)),
@@ -206,7 +208,13 @@ def _oldest_s(facts: StatusFacts, partitions: Sequence[TopicPartition], lag: int
     met = [at_ms for tp in behind if (at_ms := facts.oldest_ms[tp]) is not None]
     if not met:
         return 0.0 if lag is not None else None
-    return oldest_of([since_s(facts.now_ms, at_ms) for at_ms in met])
+    return oldest_of([_age_s(facts, at_ms) for at_ms in met])
+
+
+def _age_s(facts: StatusFacts, at_ms: int | None) -> float | None:
+    """Return the age of a record; None where its time is none, or no clock's that is roughly right."""
+    ahead_ms = 0 if at_ms is None else at_ms - facts.now_ms
+    return None if ahead_ms > _MOST_AHEAD_MS else since_s(facts.now_ms, at_ms)
 
 
 def oldest_of(ages_s: Sequence[float | None]) -> float | None:

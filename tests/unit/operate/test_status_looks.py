@@ -303,8 +303,10 @@ def test_what_waits_for_open_transactions_is_not_0_where_nobody_knows(
         ({"behind": None}, 0.0, 0.0),
         ({"behind": 4000}, 6.0, 6.0),
         ({"behind": -1}, None, None),
+        ({"behind": 1_796_000_000_000_000}, None, None),
+        ({"behind": 12_000}, 0.0, 0.0),
     ],
-    ids=["not read in time", "markers alone", "read", "a record without a time"],
+    ids=["not read in time", "markers alone", "read", "a record without a time", "in microseconds", "ahead"],
 )
 def test_of_one_that_is_behind_the_others_zero_says_nothing(
     told: dict[str, int | None], second: float | None, flow_s: float | None
