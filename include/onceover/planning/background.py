@@ -17,9 +17,13 @@ def in_background(work: Callable[[], T]) -> Future[T]:
     """Begin ``work`` in a thread of its own, which does not keep the process from ending.
 
     Unlike those of an executor: Python waits for theirs at the end, also for one that a dead resolver holds.
+    Where no thread is to be had the work has failed.
     """
     future: Future[T] = Future()
-    threading.Thread(target=_run, args=(work, future), name=_NAME, daemon=True).start()
+    try:
+        threading.Thread(target=_run, args=(work, future), name=_NAME, daemon=True).start()
+    except RuntimeError as error:
+        future.set_exception(error)
     return future
 
 

@@ -43,3 +43,13 @@ def test_what_one_raises_is_raised_when_all_have_ended() -> None:
 def test_background_work_hands_over_its_result() -> None:
     """In a thread that does not keep the process alive."""
     assert in_background(lambda: threading.current_thread().daemon).result(_TIMEOUT_S) is True
+
+
+def test_where_no_thread_is_to_be_had_the_work_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who only wants to tell, or to look, beside a copy goes on with it."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert isinstance(in_background(pytest.fail).exception(_TIMEOUT_S), RuntimeError)
