@@ -13,14 +13,17 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from onceover.errors import UsageError
 from onceover.handlers.calling import described
+from onceover.planning.background import in_background
 
 log = logging.getLogger(__name__)
 
 VARIABLE: Final = "ONCEOVER_NOTIFIER"
+_LOADING_S: Final = 20.0
 
 
 def check_notifier() -> None:
@@ -29,11 +32,13 @@ def check_notifier() -> None:
     if not name:
         return
     try:
-        load(name)
-    except UsageError as error:
-        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, error)
-    except Exception as error:  # noqa: BLE001 - a module may raise anything where it is imported
-        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, described(error))
+        # Whatever a module does at its import: nothing waits for it but who is to be told.
+        error = in_background(partial(load, name)).exception(_LOADING_S)
+        why = None if error is None else _words(error)
+    except TimeoutError:
+        why = f"it is not loaded after {_LOADING_S:g} s"
+    if why is not None:
+        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, why)
 
 
 def notify(context: Mapping[str, object], reason: str) -> bool:
@@ -47,11 +52,15 @@ def notify(context: Mapping[str, object], reason: str) -> bool:
         return True
     try:
         load(name)({**context, "reason": reason})
-    except Exception as error:  # noqa: BLE001 - a notifier may raise anything
-        told = error if isinstance(error, UsageError) else described(error)
-        log.error("nobody was told: %s=%s failed: %s", VARIABLE, name, told)  # noqa: TRY400 - without its text
+    # A module may be a script, which ends whoever loads it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a notifier may raise anything
+        log.error("nobody was told: %s=%s failed: %s", VARIABLE, name, _words(error))  # noqa: TRY400 - without its text
         return False
     return True
+
+
+def _words(error: BaseException) -> str:
+    return str(error) if isinstance(error, UsageError) else described(error)
 
 
 def load(name: str) -> Callable[[Mapping[str, Any]], None]:

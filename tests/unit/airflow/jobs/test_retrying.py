@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from onceover_airflow.jobs.retrying import (
     failure_limits,
     retry_interrupted,
 )
+from onceover_airflow.telling import notify as notifying
 from onceover_airflow.telling.notify import VARIABLE, check_notifier
 
 AWAY = JobInterrupted("west does not answer")
@@ -293,6 +295,32 @@ def test_notifier_that_cannot_be_loaded_is_said_before_it_is_needed(
     monkeypatch.setenv(VARIABLE, name)
     check_notifier()
     assert [record.levelname for record in caplog.records] == ["WARNING"] * warned
+
+
+HELD = threading.Event()
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit", f"import {__name__} as here\nhere.HELD.wait()"])
+def test_a_notifier_that_ends_or_holds_who_loads_it_changes_nothing(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A script that was written to be run, or a service that does not answer at its import."""
+    module = f"strange_{len(text)}"
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(notifying, "_LOADING_S", 0.2)
+    monkeypatch.setenv(VARIABLE, f"{module}:notifier")
+    check_notifier()
+    HELD.set()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_notifier_that_ends_its_process_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(VARIABLE, "sys:exit")
+    assert not notifying.notify({}, "failed")
+    assert "nobody was told" in caplog.text
 
 
 def test_a_try_that_began_anew_by_itself_was_well_only_if_its_last_run_was() -> None:
