@@ -138,6 +138,33 @@ def test_files_come_and_go(folder: Path) -> None:
         } == {"new"}
 
 
+def test_a_flow_for_which_no_thread_is_to_be_had_is_looked_at_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It costs nobody else their samples, and is not taken for one that is looked at."""
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == "onceover-metrics-late":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    paths = list[Path]()
+    with exporting(lambda: paths) as exporter:
+        paths += [write(folder, "late"), folder / "good.yaml"]
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", started)
+            exporter.refresh()
+            wait_until(lambda: _fresh(exporter, "good"), 20, "the other one is looked at")
+        assert lines(exporter.scrape(), "look_fresh") == samples("look_fresh", good=1, late=0)
+        exporter.refresh()
+        wait_until(lambda: _fresh(exporter, "late"), 20, "it is looked at, too")
+
+
+def _fresh(exporter: Exporter, flow: str) -> bool:
+    return bool(lines(exporter.scrape(), "look_fresh") & samples("look_fresh", **{flow: 1}))
+
+
 def test_two_files_with_one_name_make_no_series_twice(folder: Path) -> None:
     """Prometheus would take none of the scrape then. A copy that sorts before the flow's own file is not
     looked at, and both are said not to be in order: nobody knows which one was meant.

@@ -215,6 +215,7 @@ class _Watch:
     ) -> None:
         self.path, self.begun_s = path, clock()
         self.seen: Seen | None = None
+        self._begun = False
         self._settings, self._clock = settings, clock
         self._monitor = FlowMonitor(path, settings, tallies, clock, files=files)
         self._over = threading.Event()
@@ -230,8 +231,17 @@ class _Watch:
         return self._monitor.flow
 
     def start(self) -> None:
+        """Begin, where it was not begun; where no thread is to be had that is left to the next call."""
+        if self._begun:
+            return
         # Daemon: a resolver that hangs must not keep the command from ending.
-        threading.Thread(target=self._run, name=f"onceover-metrics-{self.path.stem}", daemon=True).start()
+        thread = threading.Thread(target=self._run, name=f"onceover-metrics-{self.path.stem}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            log.warning("%s cannot be looked at: %s", self.path, error)
+            return
+        self._begun = True
 
     def stop(self) -> None:
         self._over.set()
@@ -288,9 +298,8 @@ class Exporter:
         for path, known in kept.items():
             watches[path] = known or self._watch(path)
         self._watches = watches
-        for path, watch in watches.items():
-            if kept[path] is None:
-                watch.start()
+        for watch in watches.values():
+            watch.start()
 
     def _watch(self, path: Path) -> _Watch:
         return _Watch(path, self._settings, self._tallies, self._clock, lambda: list(self._watches))
