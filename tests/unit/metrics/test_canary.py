@@ -213,6 +213,11 @@ def test_a_night_in_which_nobody_copies_makes_none_late() -> None:
         # A target that is away for a moment says nothing, and takes nothing from what is late.
         (RunState.UNKNOWN, 60.0, 60.0),
         (RunState.RUNNING, 70.0, 70.0),
+        # Nor does a driver that was killed, or a run that has failed: they were to copy it.
+        (RunState.GONE, 72.0, 72.0),
+        (RunState.RUNNING, 74.0, 74.0),
+        (RunState.FAILED, 76.0, 76.0),
+        (RunState.STARTING, 78.0, 78.0),
         (RunState.ENDED, 80.0, 80.0),
         (RunState.STARTING, 28_800.0, 0.0),
         (RunState.RUNNING, 28_890.0, 90.0),

@@ -36,6 +36,8 @@ _CONFIG: Final = {
     "retention.ms": f"{_RETENTION_S * 1000:.0f}",
     "message.timestamp.type": "CreateTime",
 }
+# Of a target that is away, whose run may go on; of a run that did not come to its end, and was to copy on.
+_NO_END: Final = (RunState.UNKNOWN, RunState.GONE, RunState.FAILED)
 _PAUSE_S: Final = 10.0
 _SEND_S: Final = 10.0
 _TAKEN_IN_S: Final = 60.0
@@ -111,8 +113,7 @@ class CanaryThread:
     def saw_run(self, state: RunState) -> None:
         """Take down how the flow's newest run was when it was looked at last."""
         self._run_state = state
-        if state is RunState.UNKNOWN:
-            # Of a target that is away: whoever copied may go on.
+        if state in _NO_END:
             return
         if self.may_write and not self._was_copied:
             with self._lock:
