@@ -133,6 +133,8 @@ class Lookup:
     def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``, None when the log holds none.
 
+        A log that has lost its end (unclean leader election) shows the last one that it has.
+
         Raises:
             Retriable: the cluster is away.
             Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
@@ -140,6 +142,8 @@ class Lookup:
         cluster = self._clusters[side]
         with refusals():
             start = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
+        # Behind it there would be nothing to read, however long that is waited for.
+        offset = min(offset, self._stable(side, tp))
         step = _FIRST_STEP
         while offset > start:
             begin = max(start, offset - step)
@@ -165,9 +169,7 @@ class Lookup:
         return last
 
     def _begin(self, side: Side, tp: TopicPartition, offset: int) -> _Reading | None:
-        cluster = self._clusters[side]
-        with refusals():
-            stable = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+        cluster, stable = self._clusters[side], self._stable(side, tp)
         stretch = self._stretch(side, tp, offset, stable) if offset < stable else None
         if stretch is None:
             return None
@@ -207,6 +209,11 @@ class Lookup:
                 expected = f"records of {self._batch_bytes} bytes together"
                 raise too_large(read.batch.base_offset, expected, "more")
         return found
+
+    def _stable(self, side: Side, tp: TopicPartition) -> int:
+        cluster = self._clusters[side]
+        with refusals():
+            return cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
 
     def _stretch(self, side: Side, tp: TopicPartition, begin: int, end: int) -> Stretch | None:
         cluster = self._clusters[side]
