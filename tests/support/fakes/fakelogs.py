@@ -148,6 +148,27 @@ class FakeLog:
         self.start = min(max(start, self.start), self.end)
         self.batches = [each for each in self.batches if each.last >= self.start]
 
+    def lose(self, batches: int) -> None:
+        """Lose the last batches to an unclean election: the log goes on there in the next leader epoch.
+
+        Where that is the middle of a transaction, the rest of it is lost, too.
+        """
+        end = self.batches[-batches].base if batches <= len(self.batches) else self.start
+        spans, open_at = list[tuple[int, int]](), dict[int, int]()
+        for each in self.batches:
+            if each.producer >= 0:
+                open_at.setdefault(each.producer, each.base)
+                if each.kind is not None:
+                    spans.append((open_at.pop(each.producer), each.last))
+        for first, last in reversed(spans):
+            if first < end <= last:
+                end = first
+        self.batches = [each for each in self.batches if each.base < end]
+        self.aborted = [each for each in self.aborted if each[1] < end]
+        self.pending = {producer: first for producer, first in self.pending.items() if first < end}
+        self.end = end
+        self.epochs.append((self.epochs[-1][0] + 1, end))
+
     def clean(self, *, tombstones: bool) -> None:
         """Do what a log cleaner may: remove records that a later one of their key supersedes."""
         self.cleaned = True

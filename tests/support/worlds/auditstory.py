@@ -141,6 +141,8 @@ EVENTS: Final[dict[str, _Deed]] = {
     "overlook": lambda life, e: life.world.overlook(e.partition, e.size),
     "source expires": lambda life, e: life.world.expire(e.partition, e.size, target=False),
     "target expires": lambda life, e: life.world.expire(e.partition, e.size, target=True),
+    "source loses its end": lambda life, e: life.world.elect(e.partition, e.size, target=False),
+    "target loses its end": lambda life, e: life.world.elect(e.partition, e.size, target=True),
     "source is cleaned": lambda life, e: life.world.clean(e.partition, e.variant, target=False),
     "target is cleaned": lambda life, e: life.world.clean(e.partition, e.variant, target=True),
     "map expires": lambda life, e: life.world.forget(e.size),

@@ -128,6 +128,7 @@ class World:
         self.named: set[Place] = set()
         self.forgot = False
         self.overlooked: set[int] = set()
+        self.diverged: set[int] = set()
         self.older_release = False
         self.refuses = True
         self._begun_ms = 0
@@ -211,9 +212,12 @@ class World:
         log, producer = self.here(partition), 7 if variant % 3 else -1
         if producer in log.pending:
             producer = -1
-        log.append(contents, producer)
+        offsets = log.append(contents, producer)
         if producer >= 0:
             log.decide(producer, commit=variant % 3 == 1)
+        # Behind an election that has taken what was copied, others stand at offsets that are passed.
+        passed = {(partition, offset) for offset in offsets if offset < self.positions[partition]}
+        self.truth.lost |= passed
 
     def bad(self, partition: int) -> None:
         """Append a record that is going to be diverted."""
@@ -353,7 +357,8 @@ class World:
     def _commit(self, partition: int) -> None:
         ids = str(self.enrolment.source_id), str(self.enrolment.target_id)
         end, position = self.target_ends[partition], self.positions[partition]
-        meta = ProgressMeta(*ids, -1, end, self.generation, (1, 0), position)
+        epochs = [log.epochs[-1][0] for log in (self.here(partition), self.there(partition))]
+        meta = ProgressMeta(*ids, epochs[0], end, self.generation, (1, 0), position, epochs[1])
         group = self.target.groups.setdefault(names.progress_group(FLOW), {})
         tp = TopicPartition(self.kind.target, partition)
         group[tp] = CommittedOffset(0, position, -1, meta.encode())
@@ -364,7 +369,7 @@ class World:
         """Let an operator pass over records: a new generation goes on behind them."""
         log, begin = self.here(partition), self.positions[partition]
         end = min(max(begin + records, log.start), log.stable)
-        if end > begin and partition not in self.overlooked:
+        if end > begin and partition not in self.overlooked | self.diverged:
             self.truth.skipped |= {(partition, offset) for offset in range(begin, end)}
             self._start_again(next(reversed(self.letter_topics)))
             changed = {**self.enrolment.changed, partition: f"approval-{self.generation}"}
@@ -415,6 +420,31 @@ class World:
         log = self.there(partition) if target else self.here(partition)
         log.expire(log.start + records)
 
+    def elect(self, partition: int, batches: int, *, target: bool) -> None:
+        """Let a replica lead that has missed the last batches; the flow stops where that were copied ones."""
+        if self.kind.handled or self.kind.repeats:
+            return
+        log = self.there(partition) if target else self.here(partition)
+        log.lose(batches)
+        truth = self.truth
+        if target:
+            for place, homes in truth.homes.items():
+                kept = [home for home in homes if home[0] != partition or home[1] < log.end]
+                if kept != homes:
+                    homes[:] = kept
+                    truth.lost.add(place)
+            truth.surplus = {at for at in truth.surplus if at[0] != partition or at[1] < log.end}
+            is_copied = log.end < self.target_ends[partition]
+        else:
+            for place in [at for at in truth.homes if at[0] == partition and at[1] >= log.end]:
+                truth.surplus |= set(truth.homes.pop(place))
+            for places in (truth.lost, truth.skipped, truth.diverted):
+                places -= {at for at in places if at[0] == partition and at[1] >= log.end}
+            is_copied = log.end < self.positions[partition]
+        if is_copied:
+            self.stops[names.stop_key(self.kind.target, partition)] = _stop(self.positions[partition])
+            self.diverged.add(partition)
+
     def clean(self, partition: int, variant: int, *, target: bool) -> None:
         """Let a log cleaner run on one side of a compacted topic."""
         if self.kind.compacted:
@@ -449,6 +479,8 @@ class World:
     def stop(self, partition: int) -> None:
         """Stop a partition, or let it go on."""
         key = names.stop_key(self.kind.target, partition)
+        if partition in self.diverged:
+            return
         if self.stops.pop(key, None) is None:
             self.stops[key] = _stop(self.positions[partition])
 
@@ -480,7 +512,7 @@ class World:
             start={partition: self.here(partition).start for partition in both},
         )
         self.positions = [self.here(partition).start for partition in both]
-        self.stops, self.truth = {}, Truth()
+        self.stops, self.truth, self.diverged = {}, Truth(), set()
         if target:
             self.target_ends = [0, 0]
         for partition in both:

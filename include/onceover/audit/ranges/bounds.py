@@ -48,7 +48,7 @@ class Bounds:
 
     Args:
         ids: topic ids of source and target: only these topics are meant.
-        watermark: what was proven before, about these very topics; None for nothing.
+        watermark: what was proven before, about these very topics and logs; None for nothing.
         begin: first source offset of the copy: what is proven is proven from there on.
         joins: False where only what came later was asked for, and its place on the target is not known.
     """
@@ -136,7 +136,21 @@ class _Bounding:
         self._gaps: list[Unverifiable] = []
         self._joins = True
         mark = self.seen.watermark
-        self._mark = mark if mark is not None and mark.of(*self.seen.enrolled) else None
+        proven = mark is not None and mark.of(*self.seen.enrolled) and self._still_there(mark)
+        self._mark = mark if proven else None
+
+    def _still_there(self, mark: Watermark) -> bool:
+        """Tell whether nothing says that a log has lost at its end what was proven.
+
+        An unclean election, or a disk that was put back, may have taken it. The logs are others then: nothing
+        of the proof is about them, and all is looked at that they hold now.
+        """
+        logs = self.seen.source_log, self.seen.target_log
+        proven = mark.offset, mark.target_offset
+        return all(
+            (log is None or at <= log.end) and (parted is None or at <= parted)
+            for log, at, parted in zip(logs, proven, self.seen.parted_at, strict=True)
+        )
 
     def bounds(self) -> Bounds:
         seen = self.seen

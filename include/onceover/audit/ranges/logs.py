@@ -6,9 +6,10 @@ takes nothing from the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 from uuid import UUID
 
 from onceover.audit.model import Reason
@@ -21,6 +22,8 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
+
+T = TypeVar("T")
 
 # A leader is elected within moments; one that is away for longer keeps only its own partitions from being
 # compared.
@@ -102,11 +105,31 @@ class AskedEnds:
         Raises:
             Retriable: the cluster is away.
         """
+        return self._answered(
+            partitions, lambda some: self.cluster.each_offset(some, timestamp_ms, isolation)
+        )
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return where each leader epoch ends in the log of now, -1 where that knows no such epoch.
+
+        Raises:
+            As ``at``.
+        """
+        found = self._answered(
+            epochs, lambda some: self.cluster.each_epoch_end({tp: epochs[tp] for tp in some})
+        )
+        return {tp: end for tp, (_, end) in found.items()}
+
+    def _answered(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[Sequence[TopicPartition]], Each[TopicPartition, T]],
+    ) -> dict[TopicPartition, T]:
         wanted = [tp for tp in partitions if self.why_not(tp) is None]
-        found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, T] = {}
         deadline, backoff = Deadline(_LED_S), Backoff()
         while wanted:
-            each = self._asked(wanted, timestamp_ms, isolation)
+            each = self.cluster.retry(partial(ask, wanted))
             found |= each.found
             waiting = {tp: error for tp, error in each.failed.items() if isinstance(error, Retriable)}
             self.leave_out({tp: error for tp, error in each.failed.items() if tp not in waiting})
@@ -117,11 +140,6 @@ class AskedEnds:
             if wanted:
                 backoff.wait(deadline)
         return found
-
-    def _asked(
-        self, wanted: Sequence[TopicPartition], timestamp_ms: int, isolation: int
-    ) -> Each[TopicPartition, int]:
-        return self.cluster.retry(lambda: self.cluster.each_offset(wanted, timestamp_ms, isolation))
 
     def _leave_out(self, failed: Mapping[TopicPartition, Retriable], *, nobody_answers: bool) -> None:
         if nobody_answers and all(error.code != KafkaCode.NO_LEADER for error in failed.values()):

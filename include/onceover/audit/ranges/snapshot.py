@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs, settled
@@ -39,6 +39,13 @@ SETTLE_S: Final = 10.0
 _MARKERS_S: Final = 30.0
 
 
+class _Reached(NamedTuple):
+    """In which leader epoch a log was read or written up to an offset."""
+
+    epoch: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSnapshot:
     """All that is known about one enrolled partition, before it is read.
@@ -61,6 +68,8 @@ class PartitionSnapshot:
             that of the last partition whose progress was written by hand.
         began: where the target's log ended when the copy began at ``start``; None where nobody has written
             that down, or the copy has been put elsewhere since.
+        parted_at: up to where the logs of source and target still hold what was copied, where they have lost
+            some of it at their ends; None where nothing tells that they have.
     """
 
     source: TopicPartition
@@ -80,6 +89,7 @@ class PartitionSnapshot:
     away: Withheld | None = None
     enrolled_ms: int = 0
     began: int | None = None
+    parted_at: tuple[int | None, int | None] = (None, None)
 
     @property
     def is_there(self) -> bool:
@@ -238,6 +248,7 @@ class _Snapshots:
         here = self._up_to(here, progress)
         there = self._target_logs(progress)
         again = self._progress()
+        parted = self._parted(progress)
         watermarks = read_watermarks(self._state.others)
         seen = []
         for enrolment in self._enrolments:
@@ -266,6 +277,7 @@ class _Snapshots:
                         self._here.why_not(source) or self._there.why_not(target),
                         0 if enrolment.since or enrolment.changed else enrolment.at_ms,
                         enrolment.began(source.partition),
+                        (parted[0].get(source), parted[1].get(target)),
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
@@ -359,6 +371,27 @@ class _Snapshots:
                 return logs
             backoff.pause(deadline, Retriable("transactions are being closed on the target"))
 
+    # ---- both
+
+    def _parted(
+        self, progress: Mapping[TopicPartition, CommittedOffset]
+    ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
+        """Return where logs of source and target have parted from what was copied, as leader epochs tell."""
+        copied, kept = dict[TopicPartition, _Reached](), dict[TopicPartition, _Reached]()
+        for source, target in self._pairs.items():
+            committed = progress.get(target)
+            meta = beside(committed).meta
+            if committed is None or meta is None:
+                continue
+            if meta.leader_epoch != calls.NO_EPOCH:
+                copied[source] = _Reached(meta.leader_epoch, committed.offset)
+            if meta.target_epoch is not None:
+                kept[target] = _Reached(meta.target_epoch, meta.target_end)
+        # A source that knows no such epoch is an older copy: nobody tells from where on. A target may have
+        # forgotten its epochs, and hold everything.
+        there = {tp: at for tp, at in _lost_ends(self._there, kept).items() if at >= 0}
+        return {tp: max(0, at) for tp, at in _lost_ends(self._here, copied).items()}, there
+
     def _untold(self) -> dict[TopicPartition, Withheld]:
         """Return the partitions without a counterpart of which nobody tells where they end."""
         there = {source: self._there.away[tp] for tp, source in self._unpaired(self._there.away).items()}
@@ -373,6 +406,11 @@ class _Snapshots:
         """Return those that are the copy of none, each with the source partition that it would be of."""
         sources, used = {e.target: e.source for e in self._enrolments}, set(self._pairs.values())
         return {tp: TopicPartition(sources[tp.topic], tp.partition) for tp in targets if tp not in used}
+
+
+def _lost_ends(asked: AskedEnds, reached: Mapping[TopicPartition, _Reached]) -> dict[TopicPartition, int]:
+    ends = asked.epoch_ends({tp: each.epoch for tp, each in reached.items()})
+    return {tp: end for tp, end in ends.items() if end < reached[tp].offset}
 
 
 def _until(log_: PartitionLog, position: int) -> PartitionLog:

@@ -329,3 +329,22 @@ def test_both_bounds_hold_the_same_records_wherever_they_begin(
     here = {each for each in copied if found.source_from <= each < found.source_to}
     there = {each for each, at in copied.items() if found.target_from <= at < found.target_to}
     assert here == there
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"target_log": PartitionLog(TARGET_ID, 0, 30, 30)},
+        {"target_log": PartitionLog(TARGET_ID, 0, 100, 100), "parted_at": (None, 30)},
+        {"source_log": PartitionLog(SOURCE_ID, 0, 30, 30)},
+        {"source_log": PartitionLog(SOURCE_ID, 0, 100, 100), "parted_at": (30, None)},
+    ],
+    ids=["target", "target, grown", "source", "source, grown"],
+)
+def test_what_was_proven_of_a_log_that_has_lost_it_is_looked_at_again(lost: dict[str, object]) -> None:
+    """By an unclean election: a PASS that stands on the proof would be one of records that are gone."""
+    found = bounded(seen(watermark=mark(100), **lost), from_watermark=True)
+    assert (found.watermark, found.source_from, found.target_from) == (None, 0, 0)
+    assert not found.empty
+    # Proven before where it has parted: all of that is still there.
+    assert bounded(seen(watermark=mark(30), **lost), from_watermark=True).watermark == mark(30)

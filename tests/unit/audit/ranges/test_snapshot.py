@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
+from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.read import read_flow_state
 from onceover.stops.record import Stop
+from onceover.wire.progress import ProgressMeta
 from tests.unit.seeding.seedscene import FLOW, SeedScene
 
 STOP = Stop("SOURCE_DIVERGED", "it has parted", "", "", "", 5, at_ms=7, generation=3)
@@ -28,3 +30,24 @@ def test_a_stop_that_nobody_can_read_ends_no_audit(tmp_path: Path) -> None:
         TopicPartition("a", 0): None,
         TopicPartition("a", 1): STOP,
     }
+
+
+def test_what_leader_epochs_tell_of_ends_that_were_lost(tmp_path: Path) -> None:
+    """A source that knows no such epoch has parted; a target may only have forgotten its epochs."""
+    scene = SeedScene(tmp_path)
+    scene.east.make_topic("a", 4)
+    scene.seeder().apply(scene.caller)
+    here, there = (side.all_topics["a"] for side in (scene.east, scene.west))
+    for log in (*here.logs, *there.logs):
+        log.end = 100
+    here.logs[0].epochs = there.logs[0].epochs = [(0, 0), (3, 90)]
+    here.logs[1].epochs = there.logs[1].epochs = [(0, 0), (3, 40)]
+    here.logs[3].epochs = there.logs[3].epochs = [(0, 0), (1, 40), (3, 80)]
+    for partition, epoch in enumerate((0, 0, 2, 1)):
+        meta = ProgressMeta(str(here.id), str(there.id), epoch, 80, 1, (1, 0), 80, epoch)
+        scene.west.groups[names.progress_group(FLOW)][TopicPartition("a", partition)] = CommittedOffset(
+            0, 80, -1, meta.encode()
+        )
+    state = read_flow_state(scene.west, FLOW)
+    seen = snapshot_of(FLOW, scene.east, scene.west, AuditSelection(settle_s=0.0), state)
+    assert [each.parted_at for each in seen.partitions] == [(None, None), (40, 40), (0, None), (None, None)]

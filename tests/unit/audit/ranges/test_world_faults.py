@@ -127,6 +127,16 @@ def _all_is_visible(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_Bounding, "_visible", lambda _, there, source_to: source_to)
 
 
+def _proofs_outlive_their_logs(patch: pytest.MonkeyPatch) -> None:
+    """What was proven is believed of a log that has lost it."""
+    patch.setattr(_Bounding, "_still_there", lambda *_: True)
+
+
+def _only_ends_tell(patch: pytest.MonkeyPatch) -> None:
+    """A log that is as long again is the one of before."""
+    patch.setattr("onceover.audit.ranges.snapshot._lost_ends", lambda *_: {})
+
+
 # ---- a FAIL where nothing is wrong
 
 
@@ -201,6 +211,12 @@ _HIDDEN = (*_COPIED, Event("foreign transaction", 0), Event("produce", 0, 4), Ev
         (_answers_of_one_kind, "handler", (*_COPIED, Event("bad record", 0), Event("copy", 0))),
         (_a_sample_is_all, "handler", (Event("produce", 0, 4), Event("copy and lose", 0, 4), _SAMPLE)),
         (_all_is_visible, "record", _HIDDEN),
+        (_proofs_outlive_their_logs, "compacted", (*_AUDITED, Event("target loses its end", 0, 2))),
+        (
+            _only_ends_tell,
+            "compacted",
+            (*_AUDITED, Event("source loses its end", 0, 1), Event("produce", 0, 4)),
+        ),
         (_once_only, "at-least-once", _AHEAD),
         (_copied_is_held, "record", _OUTLIVED),
         (_nothing_comes_later, "compacted", _REWRITTEN),
