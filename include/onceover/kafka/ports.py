@@ -331,17 +331,7 @@ class Refused(Exception):
         self.others: tuple[Refused, ...] = ()
 
 
-class Sender(Protocol):
-    """What takes batches for the target's logs."""
-
-    def send(self, batches: Sequence[Outgoing]) -> None:
-        """Send one batch per partition without waiting for the answers."""
-
-    def drain(self) -> list[Acknowledged]:
-        """Wait until nothing is unanswered, and return what was acknowledged."""
-
-
-class TxnProducer(Sender, Protocol):
+class TxnProducer(Protocol):
     """One transactional.id (docs/protocol.md): at most one transaction open, every answer checked."""
 
     @property
@@ -363,11 +353,17 @@ class TxnProducer(Sender, Protocol):
     def init(self) -> bool:
         """Try InitProducerId once; False means "not yet", look at the layout before trying again."""
 
+    def send(self, batches: Sequence[Outgoing]) -> None:
+        """Send one batch per partition without waiting for the answers."""
+
     def make_room(self) -> list[Acknowledged]:
         """Wait until another round may be on its way, and return what was acknowledged.
 
         How many are depends on how far away the target is.
         """
+
+    def drain(self) -> list[Acknowledged]:
+        """Wait until nothing is unanswered, and return what was acknowledged."""
 
     def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
         """End what transactions of this id, over for their coordinator, have left open in some partitions.

@@ -15,7 +15,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, Retriable
 from onceover.kafka.portions import OwnRecord
-from onceover.kafka.ports import Cluster, Refused, Sender, TxnProducer
+from onceover.kafka.ports import Cluster, Refused, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.refusals import own_refused
 from onceover.kafka.produce.rounds import last_offset, own_batches
@@ -95,7 +95,7 @@ def await_markers(
         backoff.pause(deadline, Retriable(text, where=target.alias))
 
 
-def send(producer: Sender, to: TopicPartition, records: Mapping[str, Any]) -> int:
+def send(producer: TxnProducer, to: TopicPartition, records: Mapping[str, Any]) -> int:
     """Do as ``send_records`` for keys with JSON values (None: a tombstone)."""
     pairs = [
         (key.encode(), None if value is None else json.dumps(value, separators=(",", ":")).encode())
@@ -104,8 +104,8 @@ def send(producer: Sender, to: TopicPartition, records: Mapping[str, Any]) -> in
     return send_records(producer, to, pairs)
 
 
-def send_records(producer: Sender, to: TopicPartition, records: Iterable[OwnRecord]) -> int:
-    """Write records, into the open transaction where there is one; every answer is awaited.
+def send_records(producer: TxnProducer, to: TopicPartition, records: Iterable[OwnRecord]) -> int:
+    """Write records into the open transaction; every answer is awaited.
 
     Returns:
         The last one's offset; -1 without any.

@@ -7,9 +7,8 @@ five more requests, for each start of a lane.
 from __future__ import annotations
 
 from typing import Any, Final
-from uuid import UUID
 
-from kafka.protocol.producer import ProduceResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from onceover.clock import now_ms
 from onceover.errors import MustReset, Retriable
@@ -21,11 +20,9 @@ from onceover.kafka.produce.refusals import own_refused
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
-from onceover.wire.hotpath import ProduceData, encode_produce
 
 # Spoken by every broker from Kafka 3.1 on.
 _VERSION: Final = 9
-_BY_NAME: Final = UUID(int=0)
 _TIMEOUT_MS: Final = 10_000
 _ANSWERED: Final = 0
 
@@ -56,20 +53,17 @@ def append(cluster: Cluster, to: TopicPartition, record: OwnRecord) -> int:
 
 def _ask(leader: Channel, batch: Outgoing) -> Any:
     """Send it, and return what the leader says of its partition."""
-    correlation_id = leader.next_correlation_id()
-    frame = encode_produce(
-        [ProduceData(batch.target.topic, _BY_NAME, batch.target.partition, batch.batch)],
+    request = ProduceRequest(
         version=_VERSION,
-        correlation_id=correlation_id,
-        client_id=leader.client_id,
         transactional_id=None,
+        acks=-1,
         timeout_ms=_TIMEOUT_MS,
+        topic_data=[(batch.target.topic, [(batch.target.partition, bytes(batch.batch))])],
     )
-    leader.send_frame(frame, correlation_id, _answer)
-    return leader.receive()
+    return leader.call(request, ProduceResponse, _answer)
 
 
-def _answer(frame: memoryview) -> Any:
-    [topic] = ProduceResponse.decode(frame[1:], version=_VERSION).responses
+def _answer(answer: Any) -> Any:
+    [topic] = answer.responses
     [partition] = topic.partition_responses
     return partition
