@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 from onceover_lab.embed.ports import LOOPBACK
 
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 CLIENT_LISTENER: Final = "CLIENT"
 INTERNAL_LISTENER: Final = "INTERNAL"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
@@ -114,8 +116,14 @@ _PACE: Final[Mapping[str, str]] = {
 
 
 def _escape(value: str) -> str:
-    """Escape what ``java.util.Properties`` would read as something else."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+    """Escape what ``java.util.Properties`` would read as something else: it takes the file for Latin-1."""
+    plain = value.replace("\\", "\\\\").replace("\n", "\\n")
+    return _NOT_ASCII.sub(lambda found: _as_utf16(found.group()), plain)
+
+
+def _as_utf16(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 # Everything goes to stdout, which is the process's log file. `kafka` and `org.apache.kafka` at INFO

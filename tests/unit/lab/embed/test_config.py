@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onceover.config.properties import parse_properties
 from onceover_lab.embed.config import NodePorts, render_server_properties
 
 
@@ -65,3 +66,15 @@ def test_backslash_and_newline_do_not_break_the_file() -> None:
 
     assert settings["x"] == "a\\\\b\\ny=z"
     assert "y" not in settings
+
+
+def test_java_finds_a_folder_whose_name_is_not_ascii() -> None:
+    """Java takes the bytes of such a file for Latin-1: a broker then wrote into another folder beside it."""
+    folder = Path("/srv/Früchte und 数据/🎈")
+    text = render_server_properties(
+        node_id=1, nodes=[NodePorts(1, 2, 3)], data=folder, security={}, overrides={}
+    )
+
+    read = {entry.key: entry.value for entry in parse_properties(text.encode().decode("latin-1"))}
+    # Java's characters are those of UTF-16.
+    assert read["log.dirs"].encode("utf-16", "surrogatepass").decode("utf-16") == str(folder)
