@@ -20,7 +20,7 @@ from typing import Final
 import onceover
 from onceover.errors import Retriable
 from onceover.private import open_to_others
-from onceover.spark.launch.locate import conf_flags, spark_submit
+from onceover.spark.launch.locate import conf_flags, quoted, spark_submit
 from onceover.spark.launch.quickstart import QUICK_START
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def make_archive() -> Path:
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as work:
         dumped = Path(work) / path.name
         conf = {
-            "spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={dumped}",
+            "spark.driver.extraJavaOptions": quoted(f"-XX:ArchiveClassesAtExit={dumped}"),
             "spark.ui.port": "0",
             "spark.log.level": "ERROR",
         }

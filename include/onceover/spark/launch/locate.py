@@ -31,6 +31,12 @@ def conf_flags(conf: Mapping[str, str]) -> list[str]:
     return [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
 
 
+def quoted(option: str) -> str:
+    """Return an option of Java as Spark's launcher reads it: in one piece, whatever is in it."""
+    escaped = option.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'
+
+
 def packages() -> Path:
     """Return the folder that other machines' Python has to look in, too: the one that holds the package."""
     return _PACKAGE.parent

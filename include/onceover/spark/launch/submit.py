@@ -29,7 +29,7 @@ from onceover.process.guard import kept, protection
 from onceover.process.java import collector_flags
 from onceover.spark.codes import SparkCode
 from onceover.spark.launch.archive import archive_flags
-from onceover.spark.launch.locate import conf_flags, job_script, packages, spark_submit
+from onceover.spark.launch.locate import conf_flags, job_script, packages, quoted, spark_submit
 from onceover.spark.launch.master import checked
 from onceover.spark.launch.quickstart import QUICK_START, launcher_options
 from onceover.spark.launch.runfiles import own_report
@@ -114,7 +114,7 @@ class SparkJob:
         if not suits_java(own.scratch):
             return own
         # Spark's own folders are below it, too, unless SPARK_LOCAL_DIRS says otherwise.
-        temporary = _quoted(f"-Djava.io.tmpdir={own.scratch.absolute()}")
+        temporary = quoted(f"-Djava.io.tmpdir={own.scratch.absolute()}")
         options = f"{self.conf.get(_JAVA_OPTIONS, '')} {temporary}".lstrip()
         return replace(own, conf={**self.conf, _JAVA_OPTIONS: options})
 
@@ -260,7 +260,7 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         "spark.driver.memory": "1g",
         # The JVM only plans: a concurrent collector's threads would take time from the copy.
         _JAVA_OPTIONS: " ".join(
-            [*collector_flags(), *_JVM_FLAGS, *map(_quoted, archive_flags()), *_log_flags()]
+            [*collector_flags(), *_JVM_FLAGS, *map(quoted, archive_flags()), *_log_flags()]
         ),
         # Hadoop's files have modes of their own, whatever the process's umask is, also on other machines.
         "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
@@ -306,12 +306,6 @@ def _conf(master: str, flow: Flow, daemon: str) -> dict[str, str]:
         conf["spark.task.maxFailures"] = str(_TASK_ATTEMPTS)
         conf["spark.executorEnv.PYTHONPATH"] = str(packages())
     return conf
-
-
-def _quoted(option: str) -> str:
-    """Return an option of Java as Spark's launcher reads it: in one piece, whatever is in it."""
-    escaped = option.replace("\\", r"\\").replace('"', r"\"")
-    return f'"{escaped}"'
 
 
 def _log_flags() -> list[str]:
