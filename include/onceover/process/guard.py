@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Mapping, MutableMapping
-from pathlib import Path
 from typing import Final
 
 from onceover.errors import UsageError
@@ -24,6 +23,8 @@ SECRET_FILE_VARIABLE: Final = "ONCEOVER_SPARK_SECRET_FILE"  # noqa: S105 - its n
 SPARKS_VARIABLE: Final = "_SPARK_AUTH_SECRET"
 # Shorter ones can be guessed from a single exchange that somebody has listened to.
 _SHORTEST: Final = 16
+# Of its file, in bytes: a device in its place has no end.
+_LONGEST: Final = 4096
 # Its settings, the secrets of its container image, its Variables, the key to a lineage catalogue; in
 # capitals or not.
 _AIRFLOWS: Final = re.compile(r"_+AIRFLOW_.*|AIRFLOW__.*|AIRFLOW_VAR_.*|OPENLINEAGE_.*", re.IGNORECASE)
@@ -115,7 +116,11 @@ def _secret(environ: Mapping[str, str]) -> str:
 def _written(path: str) -> str:
     """Return what a file holds, without the end of its line."""
     try:
-        return Path(path).read_text(encoding="utf-8").removesuffix("\n")
+        with open(path, "rb") as stream:
+            content = stream.read(_LONGEST + 1)
+        if len(content) > _LONGEST:
+            raise _without_secret(f"{path} is larger than any", f"correct {SECRET_FILE_VARIABLE}")
+        return content.decode().removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         # What cannot be decoded would be quoted.
         seen = error.strerror if isinstance(error, OSError) else "not UTF-8"

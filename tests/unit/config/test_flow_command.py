@@ -261,8 +261,14 @@ def test_import_writes_all_files_or_none(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_import_of_an_unreadable_file_names_it(tmp_path: Path) -> None:
-    """Missing, or no text at all."""
+    """Missing, no text at all, or without an end: the machine's memory was what ended a device's reading."""
     (tmp_path / "bytes").write_bytes(b"\xff")
-    for name, words in (("gone", "No such file"), ("bytes", "is not UTF-8 text")):
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(2**20 + 1)
+    for name, words in (
+        ("gone", "No such file"),
+        ("bytes", "is not UTF-8 text"),
+        ("large", "is larger than 1 MiB"),
+    ):
         with pytest.raises(BadConfig, match=f"{name}: .*{words}"):
             command.import_(tmp_path / name, tmp_path)

@@ -120,7 +120,9 @@ def test_a_secret_in_a_file_reaches_the_job_and_its_place_does_not(
         assert given == {"PATH": "/bin", SECRET_VARIABLE: SECRET, **job.environment}
 
 
-@pytest.mark.parametrize("content", [None, b"", b"short", f"{SECRET}\n\n".encode(), b"\xff" * 20])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"short", f"{SECRET}\n\n".encode(), b"\xff" * 20, b"s" * 9999]
+)
 def test_a_file_without_a_good_secret_is_named_and_not_quoted(
     flow: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

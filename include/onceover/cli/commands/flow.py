@@ -16,6 +16,7 @@ from onceover.cli.terminal.output import CommandResult
 from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.resolve import ClientConfig
 from onceover.config.faults import BadConfig, Fault
+from onceover.config.files import read_bytes
 from onceover.config.flow.advice import advise
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import flows_dir, load_flow
@@ -197,11 +198,6 @@ def _faults(file: Path) -> tuple[Fault, ...]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        fault = Fault(
-            str(path), "", f"cannot be read: {error.strerror}", "name a MirrorMaker 2 properties file"
-        )
-        raise BadConfig([fault]) from error
+        return read_bytes(path, "MirrorMaker 2 properties file").decode()
     except UnicodeDecodeError:
         raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
