@@ -27,13 +27,14 @@ def parse_properties(text: str) -> list[Property]:
     """Return the entries of ``text`` in their order, duplicates included.
 
     Comments (``#``, ``!``), continued lines (an odd number of backslashes at the end), the three
-    separators (``=``, ``:``, blank) and escapes (``\\t``, ``\\u0041``, ``\\\\``) are understood.
+    separators (``=``, ``:``, blank) and escapes (``\\t``, ``\\u0041``, ``\\\\``) are understood. The mark by
+    which editors of Windows say that a file is UTF-8 is no part of its first key.
 
     Raises:
         Invalid: a ``\\u`` escape without four hexadecimal digits; names the line, never the value.
     """
     entries = []
-    for number, line in _logical_lines(text):
+    for number, line in _logical_lines(text.removeprefix("\ufeff")):
         match = _KEY.match(line)
         key = match.group() if match else ""
         separator = _SEPARATOR.match(line, len(key))

@@ -244,6 +244,9 @@ def _resolve(spec: ClusterSpec) -> ClientConfig:
     [
         ("c.properties", "bootstrap.servers = a:1\nclient.id=${X}"),
         ("c.yaml", 'bootstrap.servers: "a:1"\nclient.id: "${X}"'),
+        # As an editor of Windows saves it.
+        ("c.properties", "\ufeffbootstrap.servers = a:1\r\nclient.id=${X}\r\n"),
+        ("c.yaml", '\ufeffbootstrap.servers: "a:1"\r\nclient.id: "${X}"'),
     ],
 )
 def test_a_private_client_file_is_read_as_it_stands(tmp_path: Path, name: str, text: str, mode: int) -> None:
