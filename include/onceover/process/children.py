@@ -308,13 +308,17 @@ def _in_group(pid: int, group: int) -> bool:
         return False
 
 
-def run_to_end(argv: Sequence[str], *, name: str, log_path: Path, timeout_s: float) -> int:
+def run_to_end(
+    argv: Sequence[str], *, name: str, log_path: Path, timeout_s: float, env: Mapping[str, str] | None = None
+) -> int:
     """Run ``argv`` and return its exit code; unlike ``subprocess.run`` it also ends with this process.
+
+    ``env`` replaces the whole environment when given.
 
     Raises:
         Retriable: it still ran after ``timeout_s`` seconds, and was killed.
     """
-    child = ChildProcess.start(argv, name=name, log_path=log_path)
+    child = ChildProcess.start(argv, name=name, log_path=log_path, env=env)
     try:
         return child.wait(timeout_s)
     finally:

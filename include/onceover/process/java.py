@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,6 +70,15 @@ def collector_flags() -> list[str]:
     """
     chosen = any(_COLLECTOR.search(os.environ.get(variable, "")) for variable in (*_JAVAS_OWN, _SPARKS))
     return [] if chosen else ["-XX:+UseSerialGC"]
+
+
+def with_any_names(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return an environment in which Java finds what it is given by names beyond ASCII.
+
+    It would make question marks of these under LC_ALL=C. Where another variable says the same, Python has
+    seen to it for all that it starts.
+    """
+    return {**environ, **({"LC_ALL": "C.UTF-8"} if environ.get("LC_ALL") in ("C", "POSIX") else {})}
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from onceover.errors import Retriable
 from onceover.process.children import POLL_INTERVAL_S, STOP_TIMEOUT_S, ChildProcess
-from onceover.process.java import collector_flags, find_java
+from onceover.process.java import collector_flags, find_java, with_any_names
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
@@ -157,6 +157,7 @@ class ConnectWorker:
             ],
             name=f"connect worker {self.worker_id}",
             log_path=self.log_path,
+            env=with_any_names(),
             detached=self._detached,
         )
 

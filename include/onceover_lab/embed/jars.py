@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 from onceover.errors import Retriable, UsageError
 from onceover.private import open_to_others
 from onceover.process.children import run_to_end, tail
-from onceover.process.java import find_java
+from onceover.process.java import find_java, with_any_names
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,9 @@ def retrieve(what: str, coordinates: tuple[str, ...], destination: Path) -> None
         command += ["-settings", str(settings)] if settings.is_file() else ["-m2compatible"]
         command += ["-retrieve", f"{destination}/[artifact]-[revision].[ext]"]
         log_path = Path(work) / "ivy.log"
-        code = run_to_end(command, name="Ivy", log_path=log_path, timeout_s=RESOLVE_TIMEOUT_S)
+        code = run_to_end(
+            command, name="Ivy", log_path=log_path, timeout_s=RESOLVE_TIMEOUT_S, env=with_any_names()
+        )
         if code != 0:
             raise Retriable(
                 f"the jars of {what} could not be fetched",

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.process.children import STOP_TIMEOUT_S, ChildProcess
-from onceover.process.java import find_java
+from onceover.process.java import find_java, with_any_names
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
@@ -86,6 +86,7 @@ class MirrorMaker:
             ],
             name="mirrormaker",
             log_path=home / "mirrormaker.log",
+            env=with_any_names(),
         )
         return cls(process, home)
 

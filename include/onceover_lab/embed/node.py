@@ -8,7 +8,7 @@ from typing import Final
 
 from onceover.errors import Retriable, UsageError
 from onceover.process.children import STOP_TIMEOUT_S, ChildProcess, run_to_end, tail
-from onceover.process.java import collector_flags, find_java
+from onceover.process.java import collector_flags, find_java, with_any_names
 from onceover_lab.embed import config as broker_config
 from onceover_lab.embed.archive import archive_flags
 from onceover_lab.embed.datadir import format_as_kept, is_formatted, keep
@@ -105,6 +105,7 @@ class KafkaNode:
             [*self._java(*self._spec.java_flags), *arguments],
             name=f"kafka {self._spec.name}/{self.node_id}",
             log_path=self.log_path,
+            env=with_any_names(),
             detached=self._spec.detached,
         )
 
@@ -146,7 +147,10 @@ class KafkaNode:
         command += ["-t", self._spec.cluster_id, "-c", str(self.home / "server.properties")]
         log_path = self.home / "format.log"
         name = f"storage tool of {self!r}"
-        if run_to_end(command, name=name, log_path=log_path, timeout_s=FORMAT_TIMEOUT_S) != 0:
+        code = run_to_end(
+            command, name=name, log_path=log_path, timeout_s=FORMAT_TIMEOUT_S, env=with_any_names()
+        )
+        if code != 0:
             raise Retriable(
                 f"the data directory of {self!r} could not be formatted",
                 where=str(self.data),

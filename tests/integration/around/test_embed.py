@@ -146,6 +146,19 @@ def test_older_release_speaks_the_older_transactions(start_cluster: ClusterFacto
     assert read(cluster.client, "kept", 1) == [b"value"]
 
 
+def test_a_broker_keeps_to_its_folder_whatever_that_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the locale has ASCII alone: its data were in another folder beside it, or nowhere."""
+    monkeypatch.setenv("LC_ALL", "C")
+    cluster = KafkaCluster.start(tmp_path / "Früchte und 数据", "east")
+    try:
+        assert [folder.name for folder in tmp_path.iterdir()] == ["Früchte und 数据"]
+        assert (cluster.nodes[0].data / "__cluster_metadata-0").is_dir()
+    finally:
+        cluster.close(remove=True)
+
+
 class StolenOnce(PortReservation):
     """A reservation whose first port is taken by a listener all the same."""
 

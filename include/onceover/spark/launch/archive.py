@@ -20,6 +20,7 @@ from typing import Final
 import onceover
 from onceover.errors import Retriable
 from onceover.private import open_to_others
+from onceover.process.java import with_any_names
 from onceover.spark.launch.locate import conf_flags, quoted, spark_submit
 from onceover.spark.launch.quickstart import QUICK_START
 
@@ -85,7 +86,7 @@ def make_archive() -> Path:
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         done = subprocess.run(
             command,
-            env={**os.environ, **python, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env=with_any_names({**os.environ, **python, "SPARK_LOCAL_IP": "127.0.0.1"}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

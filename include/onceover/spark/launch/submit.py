@@ -26,7 +26,7 @@ from onceover.errors import UsageError
 from onceover.logs import is_verbose
 from onceover.private import UMASK
 from onceover.process.guard import kept, protection
-from onceover.process.java import collector_flags
+from onceover.process.java import collector_flags, with_any_names
 from onceover.spark.codes import SparkCode
 from onceover.spark.launch.archive import archive_flags
 from onceover.spark.launch.locate import conf_flags, job_script, packages, quoted, spark_submit
@@ -91,10 +91,7 @@ class SparkJob:
         Raises:
             UsageError: SPARK_SECRET, there is none.
         """
-        found = {**kept(environ, self.master, self.connections), **self.environment}
-        # Java would make question marks of what is not ASCII in names of files and people. Where another
-        # variable says the same, Python has seen to it for all that it starts.
-        return found | ({"LC_ALL": "C.UTF-8"} if found.get("LC_ALL") in ("C", "POSIX") else {})
+        return with_any_names({**kept(environ, self.master, self.connections), **self.environment})
 
     @property
     def output(self) -> Path:
