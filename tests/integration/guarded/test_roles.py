@@ -22,13 +22,14 @@ from onceover.kafka.cluster import LiveCluster
 from onceover.planning.operation import wait
 from onceover.state import names
 from tests.support.brokers.guarded import Pair
-from tests.support.drills.orphaned import Orphaned, orphaned
+from tests.support.drills.orphaned import DECIDE, Orphaned, orphaned
 from tests.support.flows.grants import (
     CLUSTER,
     GROUP,
     TOPIC,
     TRANSACTIONAL_ID,
     Right,
+    denied,
     granted,
     source_rights,
     target_rights,
@@ -245,10 +246,12 @@ ORPHAN_WORDS: Final = (["plan"], ["apply", "--rebuild"])
 
 @dataclass(frozen=True)
 class Exporting:
-    """A flow with orphans on its source, and a user that may do nothing any more."""
+    """A flow with orphans of one topic on its source, and a user that may do nothing any more."""
 
     replica: Orphaned
     pair: Pair
+    topic: str
+    other: str
 
     def run(self, capsys: Capture, words: list[str], rights: Rights) -> tuple[int, dict[str, Any]]:
         """Run ``drill orphans`` with these rights."""
@@ -271,12 +274,14 @@ def left_alone(
     inside = source.internal_bootstrap, target.internal_bootstrap
     clients = source.admin_client, target.admin_client
     with orphaned(tmp_path, unique_name, *clients, unsecured=inside) as replica:
+        other = replica.topic("other")
+        replica.source.plain(other, 0, replica.source.records(10))
         topic = replica.orphaned_topic(capsys)
         for client in clients:
             commit(client, group_of(topic), topic, {0: 3})
         replica.source_client, replica.target_client = dict(source.client), dict(target.client)
         replica.write_flow()
-        yield Exporting(replica, guarded)
+        yield Exporting(replica, guarded, topic, other)
 
 
 def test_orphans_are_exported_with_the_rights_of_their_rows(left_alone: Exporting, capsys: Capture) -> None:
@@ -308,6 +313,24 @@ def test_a_right_that_is_missing_is_named_where_orphans_are_exported(
         code, document = left_alone.run(capsys, words, rights)
         assert (code, document["refused"]) == (0, []), document
     assert silent == set()
+
+
+@pytest.mark.parametrize(("side", "operation"), [(0, "READ"), (0, "DESCRIBE"), (1, "DESCRIBE")])
+def test_a_right_that_is_missing_on_one_topic_keeps_no_other_from_being_exported(
+    left_alone: Exporting, capsys: Capture, side: int, operation: str
+) -> None:
+    """The one is named as what cannot be told, with the right; all of the other one is exported."""
+    shut, fine, words = left_alone.other, left_alone.topic, ["apply"]
+    left_alone.replica.source.plain(shut, 0, left_alone.replica.source.records(5))
+    with denied(left_alone.pair[side], (TOPIC, shut, False, operation)):
+        code, document = left_alone.run(capsys, words, left_alone.rights(words))
+    assert (code, document["orphans"], document["exported"]) == (DECIDE, 5, 5), document
+    assert {partition["partition"] for partition in document["partitions"]} == {f"{fine}:0"}
+    (refused,) = document["refused"]
+    assert (refused["object"].partition(":")[0], refused["code"]) == (shut, "NOT_READ")
+    assert operation in refused["message"] and "grant" in refused["resolve"]
+    code, document = left_alone.run(capsys, words, left_alone.rights(words))
+    assert (code, document["orphans"], document["refused"]) == (0, 10, []), document
 
 
 @pytest.mark.soak

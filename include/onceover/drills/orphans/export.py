@@ -50,7 +50,7 @@ from onceover.drills.orphans.tally import OrphanTally
 from onceover.drills.orphans.terms import OrphanPlace, RebuildTerms
 from onceover.drills.orphans.view import OrphanReader
 from onceover.drills.running import changed, new_drill
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.exitstatus import OK
 from onceover.kafka.logs.between import records_between
 from onceover.kafka.ports import Cluster
@@ -369,7 +369,7 @@ class OrphanExport:
 
     def _unread(self, look: OrphanLook, failed: SourceUnread) -> Refusal:
         # Where it is the whole cluster, nothing is worth being tried any more.
-        self._parts.source.topics([look.source.topic])
+        self._parts.source.each_topic([look.source.topic])
         return unread_partition(look.source, self._parts.source.alias, failed.error)
 
     def _go_on(self, drill: str) -> None:
@@ -398,7 +398,7 @@ class OrphanExport:
         try:
             self._check_same(look)
             yield from records_between(self._parts.source, look.source, first, look.stable)
-        except (Retriable, NeedsOperator) as error:
+        except (Retriable, NeedsOperator, UsageError) as error:
             raise SourceUnread(error) from error
 
     def _check_same(self, look: OrphanLook) -> None:

@@ -145,13 +145,14 @@ class PromotedTopics:
         return chosen
 
     def judged(self, chosen: Sequence[Enrolment]) -> JudgedTopics:
-        _check_seen(self.target, [e.target for e in chosen], "the flow's topics", "DESCRIBE")
+        hidden = self._hidden(chosen)
+        chosen = [each for each in chosen if each.source not in hidden]
         infos = self.source.retry(lambda: self.source.topics([each.source for each in chosen]))
         group = names.progress_group(self.flow)
         committed = self.target.retry(lambda: self.target.committed(group, None))
         # The flows are looked at last: what they have enrolled meanwhile is among it.
         others, holding = self._others()
-        reasons = {
+        reasons = hidden | {
             each.source: reason
             for each in chosen
             if (reason := self._not_ours(each, infos.get(each.source), others, committed)) is not None
@@ -164,11 +165,19 @@ class PromotedTopics:
         remarks = (_by_the_file(self.flow, was=was),) if handled is None else ()
         return JudgedTopics(looks, reasons, doubts, holding, others, remarks)
 
+    def _hidden(self, chosen: Sequence[Enrolment]) -> dict[str, Refusal]:
+        """Return the topics that may not be described on one side: nobody can tell of these alone."""
+        source, target = self.source, self.target
+        here = source.retry(lambda: source.hidden_topics([e.source for e in chosen]))
+        there = target.retry(lambda: target.hidden_topics([e.target for e in chosen]))
+        unseen = {e.source: (source, here[e.source]) for e in chosen if e.source in here}
+        unseen |= {e.source: (target, there[e.target]) for e in chosen if e.target in there}
+        return {t: _not_read(t, cluster.alias, error) for t, (cluster, error) in sorted(unseen.items())}
+
     def _others(self) -> tuple[list[OtherFlow], tuple[Refusal, ...]]:
         """Return the flows that write to the old source, and those of which that is not known."""
         # Brokers leave out what may not be described; asked for by name, there or not, they say so.
-        own = names.state_topic(self.flow)
-        _check_seen(self.source, [own], f"topics with prefix {names.PREFIX}", "READ")
+        _check_seen(self.source, names.state_topic(self.flow))
         reader = OtherFlows(self.source)
         try:
             found = reader.read(self.source.retry(self.source.topics))
@@ -327,21 +336,13 @@ class PromotedTopics:
         return looks, {tp: failed.get(tp) for tp in tps if tp not in looks}
 
     def _offsets(self, tps: Sequence[TopicPartition], at: int, isolation: int) -> Each[TopicPartition, int]:
-        """Return offsets of logs; who does not answer is not waited for long.
-
-        Raises:
-            UsageError: a right is missing.
-        """
-        found = answers_in_time(
+        """Return offsets of logs; who does not answer is not waited for long."""
+        return answers_in_time(
             self.source.retry,
             tps,
             lambda some: self.source.each_offset(some, at, isolation),
             Deadline(PATIENCE_S),
         )
-        for error in found.failed.values():
-            if isinstance(error, UsageError):
-                raise error
-        return found
 
     def _uncopied(self, enrolment: Enrolment, look: OrphanLook, brought: int) -> str | None:
         """Return why records before the cut may be nowhere else, as far as the flow's own state tells."""
@@ -361,19 +362,20 @@ class PromotedTopics:
         return None
 
 
-def _check_seen(cluster: Cluster, topics: Sequence[str], which: str, right: str) -> None:
+def _check_seen(cluster: Cluster, state: str) -> None:
     """Refuse to go by what a cluster leaves out because we may not see it.
 
     Raises:
         UsageError: not authorized.
     """
-    for topic, error in sorted(cluster.retry(lambda: cluster.hidden_topics(topics)).items()):
+    for topic, error in cluster.retry(lambda: cluster.hidden_topics([state])).items():
+        which = f"topics with prefix {names.PREFIX}"
         raise UsageError(
             f"{topic} on {cluster.alias} may not be looked at",
             code=error.code,
             where=topic,
-            expected=f"the right to {right} {which}",
-            resolve=f"grant the principal {right} on {which} on {cluster.alias}",
+            expected=f"the right to READ {which}",
+            resolve=f"grant the principal READ on {which} on {cluster.alias}",
         ) from error
 
 
@@ -422,12 +424,17 @@ def _unknown(flow: str, tp: TopicPartition, why: str) -> Refusal:
 
 
 def unread_partition(tp: TopicPartition, alias: str, error: OnceoverError | None) -> Refusal:
+    return _not_read(str(tp), alias, error)
+
+
+def _not_read(what: str, alias: str, error: OnceoverError | None) -> Refusal:
     why = "no broker leads it" if error is None else error.message
+    grants = error.resolve if isinstance(error, UsageError) else None
     return Refusal(
-        str(tp),
+        what,
         DrillCode.NOT_READ,
         f"what of it was never copied is not known: it cannot be read on {alias}: {why}",
-        "bring its brokers back, then run again: what was exported of others stays",
+        f"{grants or 'bring its brokers back'}, then run again: what was exported of others stays",
     )
 
 

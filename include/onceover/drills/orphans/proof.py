@@ -90,7 +90,6 @@ class CopyProver:
             topics: of the old source.
 
         Raises:
-            UsageError: a right is missing.
             Retriable: a cluster is away.
         """
         names = sorted({e.target for e in enrolled.values()})
@@ -116,9 +115,6 @@ class CopyProver:
         there = {tp: e for tp, e in evidence.items() if e.target_topic is not None}
         untold: dict[TopicPartition, Problem] = {}
         with_target_logs(self.target, there, evidence, untold)
-        for error in (*unread.values(), *(problem.error for problem in untold.values())):
-            if isinstance(error, UsageError):
-                raise error
         lost = {tp: told(stop) for tp, e in evidence.items() if (stop := lost_on_target(e)) is not None}
         lost |= {tp: f"whether its copy is whole is not known: {p.error.message}" for tp, p in untold.items()}
         return CopyProof(changed, unread, lost)

@@ -22,7 +22,7 @@ from onceover.drills.orphans.torn import (
     named,
     torn,
 )
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.logs.between import batches_between
 from onceover.kafka.logs.usage import active_producers, transactions
 from onceover.kafka.ports import Cluster
@@ -58,7 +58,7 @@ class OrphanReader:
         """Return what stands behind the cuts now. Changes nothing.
 
         Raises:
-            UsageError: NOT_STARTED, NOTHING_CHOSEN; a right is missing.
+            UsageError: NOT_STARTED, NOTHING_CHOSEN; a right is missing on more than the topics themselves.
             NeedsOperator: FOREIGN_CLUSTER, another cluster answers than the one that was copied from.
             Retriable: a cluster is away.
         """
@@ -100,9 +100,9 @@ class OrphanReader:
         for look in looks:
             try:
                 scanned.append(self._scanned(look, most))
-            except (Retriable, NeedsOperator) as error:
+            except (Retriable, NeedsOperator, UsageError) as error:
                 # Where it is the whole cluster, nothing is worth being tried any more.
-                self.source.topics([look.source.topic])
+                self.source.each_topic([look.source.topic])
                 unread.append(unread_partition(look.source, self.source.alias, error))
         return scanned, unread
 
@@ -179,8 +179,8 @@ class OrphanReader:
             first = max(lowest, begins - window)
             try:
                 earlier = self._headers(look.source, first, begins)
-            except Retriable:
-                # It has expired, or cannot be read: not as far back as needed.
+            except (Retriable, UsageError):
+                # It has expired, or cannot or may not be read: not as far back as needed.
                 break
             met = [*earlier, *met]
             begins, window = first, window * _BACK_GROWS
