@@ -197,14 +197,27 @@ class GroupSync:
 
     def _do(self, applied: AppliedGroups, journal: Journal, counted: Counted) -> None:
         with journal.applying(applied.plan):
+            every = self._permitted(applied)
             self._reader.memory.prepare(self._replication_factor)
-            every = applied.plan.steps
             for at in range(0, len(every), _AT_ONCE):
                 counted(at, len(every))
                 several = every[at : at + _AT_ONCE]
                 self._write(self._remembered(several, applied), applied, journal)
             counted(len(every), len(every))
         journal.refused(applied.refused)
+
+    def _permitted(self, applied: AppliedGroups) -> list[GroupSteps]:
+        """Return what may be written: a coordinator refuses the rest, and does not say of which topic."""
+        every = applied.plan.steps
+        barred = self._reader.unwritable({row.facts.receiving.topic for s in every for row in s.writes})
+        permitted = []
+        for steps in every:
+            refused = [row for row in steps.writes if row.facts.receiving.topic in barred]
+            applied.refused += [_barred(row, applied.plan.view.receiving) for row in refused]
+            kept = tuple(row for row in steps.writes if row not in refused)
+            if kept or steps.keeps:
+                permitted.append(replace(steps, writes=kept))
+        return permitted
 
     def _remembered(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> list[GroupSteps]:
         """Remember what is about to be written, together; return the steps of the groups that were."""
@@ -456,6 +469,16 @@ def _given_anew(row: Row, given: Mapping[TopicPartition, CommittedOffset]) -> Re
     told = row.facts.committed
     text = f"its commit on the giving side was told as {told}, and is {seen} or not decided"
     return Refusal(row.object, GroupCode.COMMIT_PENDING, text, "run again", passes=True)
+
+
+def _barred(row: Row, alias: str) -> Refusal:
+    topic = row.facts.receiving.topic
+    return Refusal(
+        row.object,
+        KafkaCode.NOT_AUTHORIZED,
+        f"nothing may be committed for {topic} on {alias}: not authorized, it takes READ on the topic",
+        f"grant the flow's principal READ on {topic} on {alias} (docs/groups.md), then run again",
+    )
 
 
 def _pending(row: Row, text: str) -> Refusal:

@@ -10,7 +10,7 @@ answer is known to be unknown after a moment. Its logs' ends are shown only; no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ from onceover.groups.memory import GroupMemory
 from onceover.groups.plan import GroupFacts, GroupView
 from onceover.groups.settle import GroupSettler
 from onceover.groups.strays import Copies, find_strays, stray_facts
+from onceover.kafka.admin.topicfacts import may_not_read
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
@@ -212,6 +213,11 @@ class GroupReader:
             away=here.away,
             lag_unknown=_lag_unknown(self.giving.cluster.alias, logs),
         )
+
+    def unwritable(self, topics: Collection[str]) -> frozenset[str]:
+        """Return in which of these topics of the receiving side nothing may be committed: READ is missing."""
+        cluster = self.receiving.cluster
+        return cluster.retry(lambda: may_not_read(cluster, topics))
 
     # ---- the flow
 

@@ -254,6 +254,31 @@ def test_a_group_is_moved_in_its_topics_that_may_be_described_on_the_target(
     assert code == 0 and {p["topic"]: p["new"] for p in document["positions"]} == {shut: 3, fine: 4}
 
 
+def test_a_group_is_moved_in_its_topics_that_may_be_read_on_the_target(
+    guarded: Pair, replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A coordinator takes no position of the other one, and says only which request it refuses."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    shut, fine, flow = replica.topic("shut"), replica.topic(FINE), str(replica.flow.path)
+    both, only = f"{replica.name}-both", f"{replica.name}-only"
+    for topic in (shut, fine):
+        replica.source.plain(topic, 0, replica.source.records(5))
+        commit(guarded[0].admin_client, both, topic, {0: 3})
+    commit(guarded[0].admin_client, only, shut, {0: 3})
+    replica.copy()
+    grant(guarded[0], [(GROUP, replica.name, True, "DESCRIBE")])
+    grant(guarded[1], [(GROUP, replica.name, True, "READ")])
+    with denied(guarded[1], (TOPIC, shut, False, "READ")):
+        code, document = replica.command(capsys, "groups", "apply", flow)
+    assert (code, document["changes_made"]) == (3, 1), document
+    refused = {each["object"]: each for each in document["refused"]}
+    assert refused.keys() == {f"{group} {shut}:0" for group in (both, only)}
+    for each in refused.values():
+        assert each["code"] == "NOT_AUTHORIZED" and "READ" in each["message"] and shut in each["resolve"]
+    code, document = replica.command(capsys, "groups", "apply", flow)
+    assert (code, document["changes_made"], document["refused"]) == (0, 2, [])
+
+
 def test_a_copy_that_may_not_be_read_keeps_no_other_from_being_placed_by_the_map(
     guarded: Pair, replica: Replica, capsys: Capture
 ) -> None:

@@ -41,6 +41,7 @@ class World:
         settled: called when a group's coordinator has taken a write; ``settled_here`` on the giving side.
         before_commit: called right before a commit reaches the coordinator.
         forgetful: why nothing can be remembered of groups.
+        barred: topics there in which nothing may be committed.
         log: what was written, in its order.
         pieces: what lies in the memory's topic; ``told`` as it was when that was read the last time.
     """
@@ -58,6 +59,7 @@ class World:
     settled: Callable[[str], None] = lambda _: None
     settled_here: Callable[[str], None] = lambda _: None
     before_commit: Callable[[str], None] = lambda _: None
+    barred: frozenset[str] = frozenset()
     log: list[tuple[str, str]] = field(default_factory=list)
     forgetful: dict[str, OnceoverError] = field(default_factory=dict)
     pieces: dict[str, dict[int, Any]] = field(default_factory=dict)
@@ -120,6 +122,9 @@ class World:
             self.errors,
             NOW_MS + self.looks,
         )
+
+    def unwritable(self, topics: Collection[str]) -> frozenset[str]:
+        return self.barred & set(topics)
 
     def _facts(self, name: str) -> GroupFacts:
         facts = GroupFacts(

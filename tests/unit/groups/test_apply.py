@@ -16,7 +16,7 @@ from onceover.groups.decide import Allowed
 from onceover.groups.plan import GroupPlan
 from onceover.planning.approval import NOTHING, Approval
 from onceover.planning.operation import Caller
-from tests.unit.groups.groupworld import SHIFT, Lines, World
+from tests.unit.groups.groupworld import SHIFT, THERE, Lines, World
 
 DONE, OPERATOR, TEMPORARY = 0, 3, 5
 
@@ -68,6 +68,17 @@ def test_groups_are_written_and_remembered_first() -> None:
     ]
     assert sync.journal.outcomes == ["planned", "planned", "done", "done"]
     assert (applied.exit_code, len(applied.done)) == (DONE, 2)
+
+
+def test_what_may_not_be_committed_is_named_with_its_topic_and_not_remembered() -> None:
+    world = World(here={"a": 4})
+    world.barred = frozenset({THERE.topic})
+    applied = Sync(world).apply()
+    assert (applied.exit_code, applied.done, world.there) == (OPERATOR, [], {})
+    assert world.log == [("prepare", "3")]
+    (refused,) = applied.refused
+    assert (refused.object, refused.code) == (f"a {THERE}", "NOT_AUTHORIZED")
+    assert "READ" in refused.message and THERE.topic in refused.resolve
 
 
 def test_how_many_groups_are_done_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
