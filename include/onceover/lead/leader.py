@@ -21,6 +21,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.groups.members import check_may_commit
 from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
@@ -109,6 +110,15 @@ class Leader:
 
     # ---- start
 
+    def check_rights(self) -> None:
+        """Refuse to lead a flow whose progress could not be written: before anybody is fenced.
+
+        Raises:
+            UsageError: READ on the group that holds the progress is missing.
+            Retriable: the target is not reachable.
+        """
+        self._target.retry(lambda: check_may_commit(self._target, names.progress_group(self._flow.name)))
+
     def start(self) -> Layout:
         """Become the flow's newest generation, with every older one fenced.
 
@@ -140,7 +150,11 @@ class Leader:
 
         Returns:
             The layout, not ready; ``enrol`` may write progress now.
+
+        Raises:
+            As ``start``, and ``check_rights``.
         """
+        self.check_rights()
         wanted = self._target.retry(lambda: self._announced(seized=True))
         self._fence(wanted.ids_to_fence)
         self.layout = wanted

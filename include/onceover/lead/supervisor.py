@@ -157,8 +157,8 @@ class Supervisor:
         """Create the flow's topics where they are missing, then become its newest generation.
 
         Raises:
-            UsageError: source and target are one cluster under two addresses, or a new flow would copy
-                back what another one copies; nothing was changed.
+            UsageError: source and target are one cluster under two addresses, a new flow would copy back
+                what another one copies, or its progress may not be written; nothing was changed.
             Fenced: this start follows a killed one, and another has taken over meanwhile.
         """
         ids = [cluster.retry(cluster.cluster_id) for cluster in (self._source, self._target)]
@@ -168,6 +168,7 @@ class Supervisor:
             self._target.retry(self._check_one_way)
         # Asked again behind the id; but who asks for that first, disturbs the newer one.
         launches_with(newest, self._flow.launch)
+        self.leader.check_rights()
         create_flow_topics(
             self._target_admin, self._flow.name, self._state_settings, is_known=newest is not None
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -21,6 +22,7 @@ from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.groups.members import check_may_commit
 from onceover.kafka.groups.offsets import fetch_committed
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.logs.between import read_topic
@@ -364,6 +366,8 @@ def test_groups_without_members_are_listed_moved_and_cleared(side: Side) -> None
     assert admin.groups().groups[group].type == "classic"
     found = fetch_committed(cluster, {group: [tp]}, _WITHIN_S, _WITHIN_S).whole()
     assert found[group].committed == {tp: at} and not found[group].pending
+    for each in (group, f"{group}-not"):
+        cluster.retry(partial(check_may_commit, cluster, each))
     assert set(admin.each_commit({group: {absent: OffsetToCommit(7, -1, "")}})) == {group}
     admin.delete_offsets(group, [tp])
     assert cluster.retry(lambda: cluster.committed(group, [tp])) == {}

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.errors import UsageError
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.ports import Features
 from onceover.lead import leader, supervisor
@@ -226,6 +227,25 @@ def test_who_may_write_no_positions_of_a_topic_fences_nobody(
     else:
         assert (flow_now["generation"], position) == (generation, 5)
     assert replica.command(capsys, *arguments)[0] == 0
+
+
+@pytest.mark.parametrize("missing", ["READ", "DESCRIBE"])
+def test_who_may_write_no_progress_at_all_fences_nobody(
+    guarded: Pair, replica: Replica, capsys: Capture, missing: str
+) -> None:
+    """Neither a start nor what changes progress; a copy that runs goes on."""
+    topic, flow = replica.topic(), str(replica.flow.path)
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    generation = replica.flow.status()["generation"]
+    progress = names.progress_group(replica.name)
+    with denied(guarded[1], (GROUP, progress, False, missing)):
+        with pytest.raises(UsageError, match="READ on the group"):
+            replica.copy()
+        code, document = replica.command(capsys, "seed", "apply", flow, "--from", "earliest", "--replace")
+        assert code == 2 and progress in document["error"]["where"], document
+    assert replica.flow.status()["generation"] == generation
+    assert replica.copy().records == 0
 
 
 def test_a_group_is_moved_in_its_topics_that_may_be_described_on_the_target(

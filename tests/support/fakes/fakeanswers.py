@@ -42,6 +42,8 @@ _PORT: Final = 9092
 # AclOperation's codes, of a topic.
 _READ: Final = 3
 _OPERATIONS: Final = frozenset({_READ, 4, 5, 6, 7, 8, 10, 11})
+# Of a group.
+_GROUP_OPERATIONS: Final = frozenset({_READ, 6, 8, 10, 11})
 # Where a configuration's value comes from, and how one is set.
 _OF_TOPIC, _BY_DEFAULT = 1, 5
 _SET: Final = 0
@@ -331,6 +333,19 @@ class Answers:
         ]
         return {"throttle_time_ms": 0, "error_code": code, "groups": groups}
 
+    def _described(self, node: int, version: int, request: Any) -> dict[str, Any]:
+        del node
+        kind = admin.DescribeGroupsResponse.DescribedGroup
+        groups = []
+        for each in request.groups:
+            code = self._of.put_there(f"DescribeGroups {each}")
+            allowed = _GROUP_OPERATIONS - ({_READ} if each in self._of.unread else set())
+            told = {"authorized_operations": set(allowed)} if request.include_authorized_operations else {}
+            state = {"group_state": "Empty" if each in self._of.groups else "Dead", "members": []}
+            names = {"group_id": each, "protocol_type": "", "protocol_data": ""}
+            groups.append(kind(version=version, error_code=code, **names, **state, **told))
+        return {"throttle_time_ms": 0, "groups": groups}
+
     def _delete_offsets(self, node: int, version: int, request: Any) -> dict[str, Any]:
         del node, version
         code = self._of.next("OffsetDelete")
@@ -510,6 +525,7 @@ _KINDS: Final[Mapping[int, tuple[str, Any, Any]]] = {
         ("commit", consumer.OffsetCommitRequest, consumer.OffsetCommitResponse),
         ("offsets", consumer.OffsetFetchRequest, consumer.OffsetFetchResponse),
         ("groups", admin.ListGroupsRequest, admin.ListGroupsResponse),
+        ("described", admin.DescribeGroupsRequest, admin.DescribeGroupsResponse),
         ("delete_offsets", OffsetDeleteRequest, OffsetDeleteResponse),
         ("create_topics", admin.CreateTopicsRequest, admin.CreateTopicsResponse),
         ("create_partitions", admin.CreatePartitionsRequest, admin.CreatePartitionsResponse),

@@ -47,7 +47,7 @@ class FakeBroker:
             OffsetCommit and OffsetFetch by request and group: ``OffsetFetch billing``.
         faults: what a leader says about a partition, until it is taken out again.
         spared: of a partition with a fault, how many answers more are without it.
-        unread: topics that are there and that we may not READ, as metadata tells.
+        unread: topics that are there, and groups, that we may not READ, as brokers tell of them.
         defaults: what brokers set for topics that do not, beside Kafka's own.
         log: what was asked, in order.
         heard: told of a request and of what it is about; what it raises is the answer.

@@ -42,6 +42,23 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leading]:
 # ---- start and topics
 
 
+def test_who_may_not_write_the_progress_leads_nothing_and_fences_nobody(scene: Leading) -> None:
+    """A coordinator would refuse it behind the fencing, when the copy that runs is gone."""
+    scene.west.unread.add(GROUP)
+    with pytest.raises(UsageError, match="READ on the group"):
+        scene.supervisor().start()
+    assert names.state_topic(FLOW) not in scene.west.all_topics
+    scene.west.unread.clear()
+    run = scene.led()
+    scene.west.unread.add(GROUP)
+    with pytest.raises(UsageError, match="READ on the group"):
+        scene.supervisor().start()
+    with pytest.raises(UsageError, match="READ on the group"):
+        scene.supervisor().leader.seize()
+    assert scene.layout.generation == 1
+    run.tick()
+
+
 def test_a_first_run_makes_what_it_needs_and_takes_its_topics_in(scene: Leading) -> None:
     """Each partition has its progress from then on, and the topic its source's configuration."""
     scene.east.all_topics["shop.orders"].config["retention.ms"] = "60000"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from onceover.errors import OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.answers import failure
 from onceover.kafka.groups.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
@@ -16,6 +17,10 @@ from onceover.txn.classify import Action, Api, classify
 
 _VERSION: Final = 5
 _CONSUMER_PROTOCOL: Final = "consumer"
+_GROUP_AUTHORIZATION_FAILED: Final = 30
+# AclOperation's code.
+_READ: Final = 3
+T = TypeVar("T")
 
 
 class GroupMember(NamedTuple):
@@ -58,13 +63,42 @@ def describe_consumer_group(cluster: Brokers, group: str) -> DescribedGroup:
     return _asked(cluster, group, request, ConsumerGroupDescribeResponse, _read_consumer)
 
 
+def check_may_commit(cluster: Brokers, group: str) -> None:
+    """Return where nothing forbids us to commit positions of a group. Changes nothing, and reads none.
+
+    Try again with ``Cluster.retry``. Who does not say what is allowed refuses the commit itself, later.
+
+    Raises:
+        UsageError: READ on the group is missing.
+        Retriable: the coordinator is away or moves.
+    """
+    request = DescribeGroupsRequest(version=_VERSION, groups=[group], include_authorized_operations=True)
+
+    def read(answer: Any) -> tuple[int, Collection[int] | None]:
+        [described] = answer.groups
+        return described.error_code, described.authorized_operations
+
+    try:
+        allowed = _asked(cluster, group, request, DescribeGroupsResponse, read)
+    except UsageError as error:
+        # READ brings along what it takes to ask.
+        raise _refused(cluster, group) from error
+    if allowed is not None and _READ not in allowed:
+        raise _refused(cluster, group)
+
+
+def _refused(cluster: Brokers, group: str) -> OnceoverError:
+    code = _GROUP_AUTHORIZATION_FAILED
+    return failure(cluster.alias, Api.TXN_OFFSET_COMMIT, Action.UNAUTHORIZED, code, f"group {group}")
+
+
 def _asked(
     cluster: Brokers,
     group: str,
     request: Any,
     response: Any,
-    read: Callable[[Any], tuple[int, DescribedGroup]],
-) -> DescribedGroup:
+    read: Callable[[Any], tuple[int, T]],
+) -> T:
     error_code, found = cluster.coordinator(group, calls.GROUP).call(request, response, read)
     action = classify(Api.LIST_GROUPS, error_code)
     if action is Action.REFRESH_AND_RETRY:
