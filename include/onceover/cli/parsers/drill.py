@@ -39,8 +39,8 @@ It changes nothing, and may be asked at any time: what is on the source alone, b
 group would go on; what topics, configuration and ACLs lack on the target; and who uses the source.
 
 Exit code 0: ready. 2: the flow was never started, or a client of it is not in order. 3: somebody has to
-decide something first, see the lines that begin with `first`. 5: a cluster is away, or something may pass:
-run again.
+decide something first, or to grant a right: see the lines that begin with `first` and `not looked at`. 5: a
+cluster is away, or something may pass: run again.
 """
 _RUN: Final = """examples:
   onceover drill run flights-dr                                   the first topics, their newest records

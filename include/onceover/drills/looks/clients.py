@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from onceover.advice import advised
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
@@ -98,7 +99,7 @@ class ClientsSeen:
             # As the protocol has it: not every transaction that is open is known to hang.
             opened = f", with a transaction open in {', '.join(map(str, p.open_in))}" if p.open_in else ""
             lines.append(f"  {name} has written to {', '.join(p.topics)}{opened}")
-        lines += [f"  not all of them are known: {error.message}" for error in self.unseen]
+        lines += [f"  not all of them are known: {advised(error.as_dict())}" for error in self.unseen]
         return lines or ["  nobody that the brokers know of"]
 
 

@@ -17,6 +17,7 @@ from onceover.drills.looks.clients import ClientsSeen
 from onceover.errors import OnceoverError
 from onceover.exitstatus import PERSON, TEMPORARY, worst
 from onceover.groups.plan import GroupPlan
+from onceover.kafka.codes import KafkaCode
 from onceover.operate.states import CopyState
 from onceover.operate.statusfacts import exit_of_error
 from onceover.planning.plan import Refusal
@@ -101,7 +102,8 @@ class DryRun:
         """What waits for somebody before a failover: code, message and way out of each, and whether a
         switchover has to wait for it, too."""
         needs: list[dict[str, Any]] = [
-            {**need, "blocks": True} for need in (self.status or {}).get("needs", ())
+            {**need, "exit": _exit(need["code"], need["exit"]), "blocks": True}
+            for need in (self.status or {}).get("needs", ())
         ]
         plans = [plan for plan in (self.drift, self.groups) if plan is not None]
         for plan in plans:
@@ -125,7 +127,7 @@ class DryRun:
         codes = [need["exit"] for need in self.needs]
         codes += [plan.exit_code for plan in (self.drift, self.groups) if plan is not None]
         unseen = () if self.clients is None else self.clients.unseen
-        codes += [exit_of_error(error) for error in (*self.problems.values(), *unseen)]
+        codes += [_exit_of(error) for error in (*self.problems.values(), *unseen)]
         return worst(codes)
 
     def document(self) -> dict[str, Any]:
@@ -142,8 +144,7 @@ class DryRun:
             "drift": None if self.drift is None else [change.document() for change in self.drift.changes],
             "clients": None if self.clients is None else self.clients.document(),
             "problems": {
-                part: {**error.as_dict(), "exit": exit_of_error(error)}
-                for part, error in self.problems.items()
+                part: {**error.as_dict(), "exit": _exit_of(error)} for part, error in self.problems.items()
             },
             "status": None if self.status is None else self.status["state"],
             "verified": None if self.status is None else self.status["verified"],
@@ -167,6 +168,15 @@ class DryRun:
             lines.append("nothing is left to fail over: a switchover has given every copy to clients")
         lines.append("ready" if self.exit_code == 0 else "not ready; nothing was changed")
         return lined(lines)
+
+
+def _exit(code: str, told: int) -> int:
+    """Return what a part stands for: somebody has to grant a right, whichever part it is missing for."""
+    return PERSON if code == KafkaCode.NOT_AUTHORIZED else told
+
+
+def _exit_of(error: OnceoverError) -> int:
+    return _exit(error.code, exit_of_error(error))
 
 
 def _need(refusal: Refusal, exit_code: int) -> dict[str, Any]:

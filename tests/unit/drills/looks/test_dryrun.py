@@ -12,12 +12,14 @@ from onceover.drills.looks.dryrun import DryRun, TopicLoss, costs_of, losses_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.decide import Allowed
 from onceover.groups.plan import plan_groups
+from onceover.kafka.codes import KafkaCode
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.topics.plan import TopicPlan
 from onceover.topics.sync import SyncPlan
 from tests.unit.groups.groupworld import World
 
+NOT_AUTHORIZED = KafkaCode.NOT_AUTHORIZED
 CLEAN: dict[str, Any] = {
     "state": "caught_up",
     "needs": [],
@@ -92,7 +94,12 @@ def test_groups_that_go_on_where_they_were_cost_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("problem", "code"),
-    [(Retriable("away"), 5), (UsageError("no right"), 2), (NeedsOperator("another cluster"), 3)],
+    [
+        (Retriable("away"), 5),
+        (UsageError("no such client"), 2),
+        (UsageError("no right", code=NOT_AUTHORIZED), 3),
+        (NeedsOperator("another cluster"), 3),
+    ],
 )
 def test_what_could_not_be_looked_at_is_not_in_order(problem: OnceoverError, code: int) -> None:
     """Also where all the rest is."""
@@ -101,6 +108,18 @@ def test_what_could_not_be_looked_at_is_not_in_order(problem: OnceoverError, cod
     assert found.document()["ready"] is False
     assert f"not looked at: clients: {problem}" in found.describe()
     assert DryRun(flow="f", checked_at_ms=0, status=CLEAN).document()["ready"] is True
+
+
+def test_a_right_that_is_missing_is_for_a_person_whichever_part_it_is_missing_for() -> None:
+    """The status alone calls it a client that is not in order; plans have it among what they refuse."""
+    error = UsageError("READ is missing", code=NOT_AUTHORIZED, resolve="grant it")
+    need = {"code": NOT_AUTHORIZED, "message": "DESCRIBE is missing", "resolve": "grant it", "exit": 2}
+    seen = ClientsSeen("east", unseen=(error,))
+    by_status = DryRun(flow="f", checked_at_ms=0, status={**CLEAN, "needs": [need]})
+    by_clients = DryRun(flow="f", checked_at_ms=0, status=CLEAN, clients=seen)
+    by_part = DryRun(flow="f", checked_at_ms=0, status=CLEAN, problems={"groups": error})
+    assert [each.exit_code for each in (by_status, by_clients, by_part)] == [3, 3, 3]
+    assert [each["exit"] for each in (*by_status.needs, *by_part.document()["problems"].values())] == [3, 3]
 
 
 def test_clients_of_whom_some_may_be_unseen_are_not_in_order() -> None:
