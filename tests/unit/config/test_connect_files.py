@@ -220,6 +220,20 @@ def test_a_login_that_cannot_be_read_has_to_be_named(write: Writer, more: str, t
     assert resolved(write({**file, "kafka": {"client": {"bootstrap.servers": "a:1"}}})).kafka
 
 
+@pytest.mark.parametrize("protocol", ["TLS", SECRET])
+def test_a_protocol_that_is_none_is_refused_and_not_plain_text(write: Writer, protocol: str) -> None:
+    """By its file and key, with what is allowed; and so is a connector's own."""
+    file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}
+    path = write(file, f"{PROPERTIES}security.protocol={protocol}\n")
+    line = fault_of(lambda: resolved(path))
+    assert f"{path.parent / 'worker.properties'}: security.protocol: not a valid value; one of: PLAIN" in line
+    own = {"name": "c", "producer.override.security.protocol": protocol}
+    with pytest.raises(UsageError) as raised:
+        resolved(write()).role_client("producer", own)
+    assert "its producer's security.protocol not a valid value; one of: PLAINTEXT, SSL" in str(raised.value)
+    assert SECRET not in str(raised.value)
+
+
 def test_settings_that_are_missing_are_named_one_by_one(write: Writer) -> None:
     """With the file in which they were looked for."""
     file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}

@@ -367,6 +367,14 @@ def test_lines_of_a_value_are_no_names_of_settings() -> None:
     assert (entry.key, entry.value) == ("…", "(not shown)")
 
 
+def test_a_protocol_that_a_config_provider_holds_is_no_plain_text() -> None:
+    """Left out it would be PLAINTEXT; a variable that is not set is refused."""
+    result = _import(f"{BASE}east.security.protocol = ${{file:/s.properties:protocol}}")
+    client = yaml.safe_load(result.flows[0].text)["source"]["client"]
+    assert client["security.protocol"] == "${ONCEOVER_EAST_SECURITY_PROTOCOL}"
+    assert any("ONCEOVER_EAST_SECURITY_PROTOCOL" in note for note in result.notes)
+
+
 def test_a_setting_of_all_clusters_reaches_both() -> None:
     """MirrorMaker 2 lets client settings stand without a cluster's name."""
     flow = _flow(BASE + "security.protocol = SSL\nwest.security.protocol = PLAINTEXT")
@@ -387,6 +395,11 @@ def test_a_setting_of_all_clusters_reaches_both() -> None:
         ),
         ("clusters = a, b\na->b.enabled=false", "no pair of clusters is enabled; write a->b.enabled = true"),
         (f"clusters = a, b\nx={SECRET}\\u1", "line 2: "),
+        (
+            f"{BASE}consumer.security.protocol = TLS",
+            "consumer.security.protocol: not a valid value; one of: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
+        ),
+        (f"{BASE}security.protocol = {SECRET}", "security.protocol: not a valid value; one of: "),
     ],
 )
 def test_a_file_that_makes_no_flow_is_refused(text: str, words: str) -> None:

@@ -52,8 +52,11 @@ WORKER_KEYS: Final[Mapping[str, Callable[[str], object]]] = {
 _REQUIRED: Final = ("group.id", "offset.storage.topic", "config.storage.topic")
 # How a client authenticates; the rest of a worker's file is about other things.
 _CLIENT_KEYS: Final = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..*|ssl\..*")
-# Without these a client cannot stand in for the worker's; tuning may be left out.
-_NEEDED: Final = re.compile(r"sasl\.jaas\.config|ssl\.(truststore|keystore)\..*|ssl\.key\.password")
+# Without these a client cannot stand in for the worker's; tuning may be left out. With no protocol, one that
+# is none, it would go unprotected.
+_NEEDED: Final = re.compile(
+    r"security\.protocol|sasl\.jaas\.config|ssl\.(truststore|keystore)\..*|ssl\.key\.password"
+)
 _PROVIDER: Final = "refers to a config provider"
 _REFERENCE: Final = "${"
 _LOGIN_FILES: Final = {

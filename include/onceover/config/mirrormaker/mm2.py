@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from onceover.config.clients.keys import refusal_of
+from onceover.config.clients.keys import ALLOWED, refusal_of
 from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
 from onceover.config.mirrormaker.mm2_security import (
+    PROTOCOL,
     ClientTranslation,
     reason_for,
     still_missing,
@@ -170,6 +171,8 @@ class _Importer:
                 if key.startswith(prefix) and name.startswith(_CLIENT_FAMILIES):
                     java[name], origin[name] = value, key
                     self._used.add(key)
+        if PROTOCOL in java:
+            self._check_protocol(origin[PROTOCOL], java[PROTOCOL])
         result = translate_client(alias, java)
         for name, reason in result.dropped:
             self._left[origin.get(name, f"{alias}.{name}")] = reason
@@ -178,6 +181,14 @@ class _Importer:
         for missing in still_missing(result.client):
             self._notes.append(f"cluster {alias}: {missing}")
         return result
+
+    def _check_protocol(self, key: str, value: str) -> None:
+        """Refuse an unknown protocol: in a flow file without one, a client goes unprotected."""
+        if "${" not in value:
+            try:
+                ALLOWED[PROTOCOL].check(value)
+            except Invalid as error:
+                raise self._fail(key, error.problem, error.fix) from error
 
     def _flow(self, source: str, target: str, clients: dict[str, ClientTranslation]) -> ImportedFlow:
         name = _flow_name(source, target)

@@ -15,10 +15,11 @@ from onceover.config.clients.keys import ALLOWED, is_secret
 from onceover.config.clients.rules import check_properties
 from onceover.config.faults import Invalid
 
+PROTOCOL: Final = "security.protocol"
 # Same name and meaning in Java and in librdkafka.
 _SAME: Final = (
     "bootstrap.servers",
-    "security.protocol",
+    PROTOCOL,
     "sasl.mechanism",
     "sasl.kerberos.service.name",
     "sasl.oauthbearer.token.endpoint.url",
@@ -79,7 +80,10 @@ def translate_client(alias: str, java: Mapping[str, str], *, literal: bool = Fal
     result = ClientTranslation(literal=literal)
     for key, value in java.items():
         plain = ENV_PROVIDER.sub(r"${\1}", value)
-        if _PROVIDER.search(ENV_PROVIDER.sub("", value)):
+        if key == PROTOCOL and not literal and _PROVIDER.search(ENV_PROVIDER.sub("", value)):
+            # Left out, it would be PLAINTEXT.
+            _put_variable(result, alias, key)
+        elif _PROVIDER.search(ENV_PROVIDER.sub("", value)):
             result.dropped.append(
                 (key, "refers to a config provider; set the librdkafka key to ${NAME} instead")
             )
@@ -115,10 +119,15 @@ def reason_for(key: str) -> str:
 def _put(result: ClientTranslation, alias: str, key: str, value: str) -> None:
     """Set ``key``; a secret that stands in the file is replaced by a variable of its own."""
     if not result.literal and is_secret(key) and not re.fullmatch(r"\$\{\w+\}", value):
-        name = f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
-        result.variables[name] = key
-        value = f"${{{name}}}"
-    result.client[key] = value
+        _put_variable(result, alias, key)
+    else:
+        result.client[key] = value
+
+
+def _put_variable(result: ClientTranslation, alias: str, key: str) -> None:
+    name = f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
+    result.variables[name] = key
+    result.client[key] = f"${{{name}}}"
 
 
 def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
