@@ -314,6 +314,10 @@ SECURITY: list[tuple[str, dict[str, str]]] = [
         {"sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "c@R"},
     ),
     (
+        "sasl.jaas.config=x.Krb5LoginModule required useTicketCache=true serviceName=kafka2;",
+        {"sasl.kerberos.service.name": "kafka2"},
+    ),
+    (
         "sasl.mechanism=GSSAPI\neast.sasl.kerberos.service.name=kafka2",
         {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka2"},
     ),
@@ -356,6 +360,51 @@ def test_security_that_cannot_be_translated_is_listed(text: str, reason: str) ->
     assert entry.key == "east." + text.partition("=")[0]
     assert entry.value == "(not shown)"
     assert reason in entry.reason
+
+
+LOGIN = "x.OAuthBearerLoginModule required clientId=c "
+BY_NAME = f"LoginModule required username=u password={SECRET}"
+UNSECURED = "unsecuredLoginStringClaim_sub"
+
+
+@pytest.mark.parametrize(
+    ("login", "named", "reason"),
+    [
+        (f"{LOGIN}extension_pool=p extension_auth=x", "extension_auth", "name=value"),
+        (f'{LOGIN}extension_pool=p extension_list="{SECRET},b"', "extension_list", "name=value"),
+        (
+            f"{LOGIN}extension_pool=p unsecuredLoginStringClaim_sub={SECRET}",
+            "unsecuredLoginStringClaim_sub",
+            "",
+        ),
+        (
+            f"x.PlainLoginModule required username=u password={SECRET} other={SECRET}",
+            "other",
+            "no counterpart",
+        ),
+        (
+            f"x.ScramLoginModule required username=u password={SECRET} tokenauth=true",
+            "tokenauth",
+            "delegation",
+        ),
+    ],
+)
+def test_options_of_a_login_that_cannot_be_taken_over_are_listed(login: str, named: str, reason: str) -> None:
+    """Each by its name and without its value; the others stay."""
+    result = _import(f"{BASE}east.sasl.jaas.config={login};")
+    (entry,) = result.no_counterpart
+    assert entry.key == f"east.sasl.jaas.config.{named}"
+    assert reason in entry.reason
+    client = yaml.safe_load(result.flows[0].text)["source"]["client"]
+    assert client.get("sasl.oauthbearer.extensions") == ("pool=p" if "extension_pool" in login else None)
+
+
+def test_what_may_be_a_secret_in_an_extension_is_a_variable() -> None:
+    result = _import(f"{BASE}east.sasl.jaas.config={LOGIN}extension_pool=p extension_apiToken={SECRET};")
+    client = yaml.safe_load(result.flows[0].text)["source"]["client"]
+    variable = "ONCEOVER_EAST_SASL_OAUTHBEARER_EXTENSIONS_APITOKEN"
+    assert client["sasl.oauthbearer.extensions"] == f"pool=p,apiToken=${{{variable}}}"
+    assert any(variable in note for note in result.notes)
 
 
 def test_lines_of_a_value_are_no_names_of_settings() -> None:

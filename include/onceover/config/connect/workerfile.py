@@ -55,7 +55,7 @@ _CLIENT_KEYS: Final = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..
 # Without these a client cannot stand in for the worker's; tuning may be left out. With no protocol, one that
 # is none, it would go unprotected.
 _NEEDED: Final = re.compile(
-    r"security\.protocol|sasl\.jaas\.config|ssl\.(truststore|keystore)\..*|ssl\.key\.password"
+    r"security\.protocol|sasl\.jaas\.config(\.tokenauth)?|ssl\.(truststore|keystore)\..*|ssl\.key\.password"
 )
 _PROVIDER: Final = "refers to a config provider"
 _REFERENCE: Final = "${"

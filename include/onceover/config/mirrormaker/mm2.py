@@ -17,6 +17,7 @@ from onceover.config.clients.keys import ALLOWED, refusal_of
 from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
 from onceover.config.mirrormaker.mm2_security import (
     PROTOCOL,
+    SECRET_WORD,
     ClientTranslation,
     reason_for,
     still_missing,
@@ -32,9 +33,6 @@ _ROLES: Final = ("consumer.", "producer.", "admin.")
 _CLIENT_FAMILIES: Final = ("security.", "sasl.", "ssl.", "bootstrap.")
 _UNKNOWN: Final = "is not a setting of MirrorMaker 2 that Onceover knows"
 _HARMLESS: Final = re.compile(r"true|false|[0-9]{1,12}", re.IGNORECASE)
-_SECRET_WORD: Final = re.compile(
-    r"password|secret|jaas|token|credential|keystore|truststore|\.key\b|user", re.IGNORECASE
-)
 
 
 class NoCounterpart(NamedTuple):
@@ -277,4 +275,4 @@ class _Importer:
     def _shown(self, key: str) -> str:
         value = self._properties.get(key, "")
         harmless = _HARMLESS.fullmatch(value) or self._bare(key) in FLOW_SETTINGS
-        return value if harmless and not _SECRET_WORD.search(key) else "(not shown)"
+        return value if harmless and not SECRET_WORD.search(key) else "(not shown)"

@@ -38,6 +38,42 @@ _JAAS_OPTION: Final = re.compile(
 )
 # KIP-342, as Java's login names them.
 _EXTENSION: Final = "extension_"
+_EXTENSIONS: Final = "sasl.oauthbearer.extensions"
+# Of a name: what it names may be one.
+SECRET_WORD: Final = re.compile(
+    r"password|secret|jaas|token|credential|keystore|truststore|\.key\b|user", re.IGNORECASE
+)
+_OAUTH_MODULE: Final = "OAuthBearerLoginModule"
+_BY_PASSWORD: Final = {"username": "sasl.username", "password": "sasl.password"}
+_LOGINS: Final[Mapping[str, Mapping[str, str]]] = {
+    "PlainLoginModule": _BY_PASSWORD,
+    "ScramLoginModule": _BY_PASSWORD,
+    _OAUTH_MODULE: {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    },
+    "Krb5LoginModule": {
+        "principal": "sasl.kerberos.principal",
+        "keyTab": "sasl.kerberos.keytab",
+        "serviceName": "sasl.kerberos.service.name",
+    },
+}
+# Of Krb5LoginModule: how Java goes about what the library does by itself, with a keytab or the ticket cache.
+_MEANINGLESS: Final = (
+    "useKeyTab",
+    "storeKey",
+    "useTicketCache",
+    "renewTGT",
+    "refreshKrb5Config",
+    "doNotPrompt",
+    "isInitiator",
+    "debug",
+)
+_NO_OPTION: Final = "has no counterpart in a flow file"
+_OTHER_OPTIONS: Final = {
+    "tokenauth": "logs in with a delegation token, which Onceover does not; name a user of its own",
+}
 # Amazon's own, of the package aws-msk-iam-auth.
 _IAM: Final = "AWS_MSK_IAM"
 _IAM_MODULE: Final = "IAMLoginModule"
@@ -124,8 +160,12 @@ def _put(result: ClientTranslation, alias: str, key: str, value: str) -> None:
         result.client[key] = value
 
 
+def _variable(alias: str, key: str) -> str:
+    return f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
+
+
 def _put_variable(result: ClientTranslation, alias: str, key: str) -> None:
-    name = f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
+    name = _variable(alias, key)
     result.variables[name] = key
     result.client[key] = f"${{{name}}}"
 
@@ -134,26 +174,15 @@ def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
     match = _JAAS_LOGIN.match(value)
     module = match.group(1).rpartition(".")[2] if match else ""
     options = _options(match.group(2)) if match else {}
-    wanted = {
-        "PlainLoginModule": {"username": "sasl.username", "password": "sasl.password"},
-        "ScramLoginModule": {"username": "sasl.username", "password": "sasl.password"},
-        "OAuthBearerLoginModule": {
-            "clientId": "sasl.oauthbearer.client.id",
-            "clientSecret": "sasl.oauthbearer.client.secret",
-            "scope": "sasl.oauthbearer.scope",
-        },
-        "Krb5LoginModule": {"principal": "sasl.kerberos.principal", "keyTab": "sasl.kerberos.keytab"},
-    }.get(module, {})
-    if module == "OAuthBearerLoginModule":
+    wanted = _LOGINS.get(module, {})
+    if module == _OAUTH_MODULE:
         result.client["sasl.oauthbearer.method"] = "oidc"
-    for option, key in wanted.items():
-        if options.get(option):
-            _put(result, alias, key, options[option])
-    if module == "OAuthBearerLoginModule":
-        named = {key: text for key, text in options.items() if key.startswith(_EXTENSION)}
-        pairs = [f"{key.removeprefix(_EXTENSION)}={text}" for key, text in named.items()]
-        if pairs:
-            result.client["sasl.oauthbearer.extensions"] = ",".join(pairs)
+        _extensions(result, alias, options)
+    for option, text in options.items() if wanted else ():
+        if option in wanted and text:
+            _put(result, alias, wanted[option], text)
+        elif not (option in (*wanted, *_MEANINGLESS) or option.startswith(_EXTENSION)):
+            result.dropped.append((f"{_JAAS}.{option}", _OTHER_OPTIONS.get(option, _NO_OPTION)))
     if module == _IAM_MODULE:
         result.dropped.append((_JAAS, _IAM_FIX))
     elif not wanted:
@@ -162,6 +191,27 @@ def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
         result.dropped.append(
             (_JAAS, "no user name or password could be read; set sasl.username and sasl.password")
         )
+
+
+def _extensions(result: ClientTranslation, alias: str, options: Mapping[str, str]) -> None:
+    """Set what is sent beside a token; what may be a secret by its name becomes a variable."""
+    pairs = []
+    for option, text in options.items():
+        if not option.startswith(_EXTENSION):
+            continue
+        name = option.removeprefix(_EXTENSION)
+        try:
+            ALLOWED[_EXTENSIONS].check(f"{name}=variable" if "${" in text else f"{name}={text}")
+        except Invalid as error:
+            result.dropped.append((f"{_JAAS}.{option}", f"{error.problem}; {error.fix}"))
+            continue
+        if not result.literal and "${" not in text and SECRET_WORD.search(name):
+            variable = _variable(alias, f"{_EXTENSIONS}.{name}")
+            result.variables[variable] = f"{name} of {_EXTENSIONS}"
+            text = f"${{{variable}}}"
+        pairs.append(f"{name}={text}")
+    if pairs:
+        result.client[_EXTENSIONS] = ",".join(pairs)
 
 
 def _options(text: str) -> dict[str, str]:
