@@ -13,4 +13,5 @@ class HandlerCode(Code):
     HANDLER = auto()
     HANDLER_OUTPUT = auto()
     NO_HANDLER = auto()
+    NO_SAMPLE = auto()
     IMPORT_INTERRUPTED = auto()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
@@ -14,10 +15,15 @@ from onceover.handlers.codes import HandlerCode
 from onceover.handling.lanehandler import HandlerUse
 from onceover.handling.sample import SampleOutcome, sample
 from onceover.handling.sampled import document, lines
-from onceover.topics.scope import in_scope
+from onceover.kafka.ports import Cluster
+from onceover.topics.scope import Rules, explain, in_scope
 from onceover.wiring.apart import apart
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import sample_handling
+
+# How an expression that means one topic is written.
+_DOT: Final = re.compile(r"\\\.|\[\.\]")
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True)
@@ -63,5 +69,30 @@ def _outcomes(
 ) -> Sequence[SampleOutcome]:
     source, target = open_clusters(flow)
     with source, target:
-        topics = in_scope(source.retry(source.topics), rules(flow))
+        which = rules(flow)
+        topics = in_scope(source.retry(source.topics), which)
+        _check_seen(source, which, topics)
         return sample(source, list(topics.values()), count, use, counts)
+
+
+def _check_seen(source: Cluster, which: Rules, topics: Collection[str]) -> None:
+    """Refuse a sample that is smaller than was asked for, or empty, for want of a right.
+
+    Brokers leave out what may not be described; of names they say so. That others are missing nobody tells.
+
+    Raises:
+        UsageError: a topic that the flow file names may not be described; or none is there, or shown.
+    """
+    named = {name for pattern in which.include if _NAME.fullmatch(name := _DOT.sub(".", pattern))}
+    unseen = [name for name in sorted(named - set(topics)) if explain(name, which).inside]
+    for error in source.retry(lambda: source.hidden_topics(unseen)).values():
+        raise error
+    if not topics:
+        raise UsageError(
+            f"{source.alias} shows no topic of the flow: there is none yet, or DESCRIBE is missing on them",
+            code=HandlerCode.NO_SAMPLE,
+            where=source.alias,
+            expected="a topic to read records from",
+            resolve="grant the flow's principal DESCRIBE and READ on its topics (docs/operations.md), or "
+            "make them first; `--explain` has all topics that are shown",
+        )

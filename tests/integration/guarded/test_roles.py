@@ -174,6 +174,20 @@ def test_a_handler_is_tried_with_the_right_of_its_row(copied: Copied, capsys: Ca
     assert rights[1] == []
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_sample_of_what_may_not_be_seen_names_the_right(
+    copied: Copied, capsys: Capture, by_name: bool
+) -> None:
+    """A broker leaves such a topic out, and 0 records would have passed."""
+    kept = {"action": "keep", "key": ".*"}
+    topics = {"topics": {"include": [copied.topic.replace(".", "[.]")]}} if by_name else {}
+    copied.replica.configure(handler="onceover.handlers.filter:FilterRecords", handler_args=kept, **topics)
+    path = str(copied.replica.write_flow())
+    code, document = copied.replica.command(capsys, "flow", "check", path, "--sample", "5")
+    assert (code, document["error"]["code"]) == (2, "NOT_AUTHORIZED" if by_name else "NO_SAMPLE"), document
+    assert "DESCRIBE" in document["error"]["message"] and "grant" in document["error"]["resolve"]
+
+
 def test_a_word_is_given_with_the_rights_of_its_rows(copied: Copied, tmp_path: Path, capsys: Capture) -> None:
     """Beside another one that is alive, and waits for it; without each of them it is not given."""
     replica, (_, target) = copied.replica, copied.pair
