@@ -100,7 +100,8 @@ def _usable(flow: Flow | OnceoverError, missing: Mapping[str, str]) -> Flow:
             raise UsageError(
                 missing[spec.connection],
                 where=f"{flow.path}: {side}",
-                resolve=f"create Connection {spec.connection} under Admin > Connections, or change the file",
+                resolve=f"create Connection {spec.connection} under Admin > Connections, or correct the "
+                "variable that is named; or change the file",
             )
     return flow
 

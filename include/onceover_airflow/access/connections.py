@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import ChainMap
 from collections.abc import Iterable
@@ -53,7 +54,7 @@ def connections_given(wanted: Iterable[str]) -> tuple[dict[str, str], dict[str, 
         try:
             given[name] = str(Connection.get(name).as_json())
         except AirflowNotFoundException:
-            missing[name] = f"Airflow has no Connection {name}"
+            missing[name] = _why_none(name)
         except Exception as error:  # noqa: BLE001 - a store of secrets may raise anything, about this one alone
             # Without its text, which is the store's own.
             missing[name] = f"Airflow could not give Connection {name} ({type(error).__name__})"
@@ -89,9 +90,10 @@ def _read(name: str, where: str, kind: str) -> str:
     try:
         connection = Connection.get(name)
     except AirflowNotFoundException as error:
+        way = "correct that variable" if _is_in_environment(name) else "create it under Admin > Connections"
         raise TaskFailed(
-            f"Airflow has no Connection {name}; where: {where}; expected: a Connection of type {kind}; "
-            "to resolve: create it under Admin > Connections, or change the file"
+            f"{_why_none(name)}; where: {where}; expected: a Connection of type {kind}; "
+            f"to resolve: {way}, or change the file"
         ) from error
     if connection.password:
         mask_secret(connection.password)
@@ -102,6 +104,18 @@ def _read(name: str, where: str, kind: str) -> str:
     text: str = connection.as_json()
     mask_secret(text)
     return text
+
+
+def _why_none(name: str) -> str:
+    """Say why Airflow gives no Connection: one that it cannot read in the environment it passes over."""
+    if _is_in_environment(name):
+        place = f"it stands in {variable_of(name)}, which is no JSON object, and no URI"
+        return f"Airflow cannot read Connection {name}: {place}"
+    return f"Airflow has no Connection {name}"
+
+
+def _is_in_environment(name: str) -> bool:
+    return bool(os.environ.get(variable_of(name), "").strip())
 
 
 def _mask(texts: Iterable[str]) -> None:

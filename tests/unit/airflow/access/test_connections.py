@@ -55,6 +55,34 @@ def test_a_store_that_refuses_one_keeps_no_other_flow_away(monkeypatch: pytest.M
     assert missing == {"denied": "Airflow could not give Connection denied (PermissionError)"}
 
 
+@pytest.mark.parametrize(
+    "text", ['{"conn_type": "kafka", "password": "hunter2-planted"', "{hunter2-planted}", " "]
+)
+def test_a_connection_that_airflow_cannot_read_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Airflow goes on as if it were not there; it is created in vain beside that one."""
+    from onceover.config.flow.load import load_flow
+    from onceover_airflow.access.connections import connection_environment, connections_given
+    from onceover_airflow.errors import TaskFailed
+
+    monkeypatch.setenv("AIRFLOW_CONN_ODD", text)
+    flow = tmp_path / "orders.yaml"
+    flow.write_text(
+        "flow: orders\n"
+        "source: {alias: a, connection: odd}\n"
+        "target: {alias: b, client: {bootstrap.servers: '127.0.0.1:2'}}\n"
+        "topics: {include: [x]}\n"
+    )
+    with pytest.raises(TaskFailed) as caught:
+        connection_environment(load_flow(flow))
+    (missing,) = connections_given(["odd"])[1].values()
+    for told in (str(caught.value), missing):
+        is_there = "AIRFLOW_CONN_ODD" in told and "cannot read" in told
+        assert is_there is bool(text.strip()) and "hunter2" not in told
+        assert ("Airflow has no Connection odd" in told) is not is_there
+
+
 @pytest.mark.parametrize("extra", [["hunter2-planted"], 5, "hunter2-planted", None])
 def test_an_extra_that_holds_no_keys_is_refused_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: object
