@@ -24,7 +24,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from onceover.errors import UsageError
-from onceover.kafka.link.intime import AnswerInTime
+from onceover.intime import AnswerInTime
 from onceover.metrics.catalogue import KEPT
 from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
 

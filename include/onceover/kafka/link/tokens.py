@@ -27,10 +27,10 @@ from typing import Any, Final, NamedTuple
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from onceover import intime
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.hosts import without_query
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.link import intime
 
 _TIMEOUT_S: Final = 10.0
 # Fetched anew when less than this is left, so that a token does not run out during the handshake.
