@@ -55,6 +55,7 @@ _NAMED: Final = 5
 PROMOTED: Final = "a switchover has promoted the copy, and clients have written there since"
 BESIDE: Final = "it lies before where the flow went on: others may have written there"
 BEYOND: Final = "the target's log does not reach it, or a transaction is open there"
+UNTOLD: Final = "the flow has copied further than the offset map tells: the map has lost its last records"
 
 
 class Translator:
@@ -374,7 +375,20 @@ class Translator:
             # Nothing was copied since: from the last copy up to there somebody else may have written.
             known = offset >= placed.target_end
             return Translated(placed.offset) if known else found._replace(why=BESIDE)
+        if self._ends_early(source, own):
+            return found._replace(why=UNTOLD)
         return self._look_up(source, own, target, found.end, back=True)
+
+    def _ends_early(self, source: TopicPartition, own: TopicPartition) -> bool:
+        """Tell whether what was copied last is not in the map: then its end is not the copy's.
+
+        Both are committed together, and the position was read first: an unclean election has taken it.
+        """
+        committed = self._progress.get(own)
+        if committed is None:
+            return False
+        found = self._look_up(source, own, own, committed.offset, back=False)
+        return isinstance(found, NotCovered) and found.end is not None and found.end < committed.offset
 
     def _decided(self, partition: int, target: TopicPartition, offset: int) -> int:
         """Return up to where ``target`` is decided and a partition of the map tells everything that it can.

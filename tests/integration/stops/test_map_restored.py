@@ -1,5 +1,5 @@
-"""A target that was put back from an older copy of its disks: files of the flow's home answer for nothing of
-the log that is gone (G4, G7)."""
+"""A target that was put back from an older copy of its disks, or has lost the map's end to an unclean
+election: neither files of the flow's home nor what is left answer for the log that is gone (G4, G7)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from onceover.config.home import HOME_VARIABLE
+from onceover.model import TopicPartition, lane_of
+from onceover.positions.translate import UNTOLD
+from onceover.state import names
 from tests.support.brokers.clusters import ClusterFactory, SharedCluster
-from tests.support.brokers.disks import restart
+from tests.support.brokers.disks import lose_ends, restart
 from tests.support.flows.replica import Replica
 
 DONE = 0
@@ -54,3 +57,36 @@ def test_the_map_s_index_is_not_that_of_a_log_that_was_put_back_and_has_grown_ag
         restart(target, restore=tmp_path / "kept")
         fed(2, 4)
         assert asked() == true()
+
+
+@pytest.mark.soak
+def test_no_place_behind_a_map_that_has_lost_its_end_is_taken_for_the_copy_s_end(
+    source_cluster: SharedCluster,
+    start_cluster: ClusterFactory,
+    tmp_path: Path,
+    unique_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Copied records lie there: a reader would have been sent back to the first of them."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
+    target = start_cluster("target")
+    with Replica(tmp_path, unique_name, source_cluster.client, target.client) as replica:
+        topic = replica.topic()
+        for _ in range(2):
+            replica.source.plain(topic, 0, replica.source.records(10))
+            replica.copy()
+        tp = TopicPartition(topic, 0)
+        # The last transaction's record, and its marker.
+        lose_ends(
+            target, {TopicPartition(names.map_topic(unique_name), lane_of(tp, names.MAP_PARTITIONS)): 2}
+        )
+        places = sorted(replica.target_records(topic))
+        inside, behind = places[10:], places[-1] + 1
+        command = "translate", str(replica.flow.path), str(tp), *map(str, [*inside, behind]), "--to", "source"
+        code, told = replica.command(capsys, *command)
+        assert code == DONE
+        *others, end = told["answers"]
+        assert [(answer["covered"], answer["why"]) for answer in others] == [(False, UNTOLD)] * 10
+        # It stands beside the position, too.
+        assert end["translated"] == 20

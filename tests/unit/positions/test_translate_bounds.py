@@ -8,8 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.model import TopicPartition
-from onceover.positions.translate import BESIDE, PROMOTED, Translator
+from onceover.positions.translate import BESIDE, PROMOTED, UNTOLD, Translator
 from onceover.state.records.enrolment import Enrolment, PlacedProgress, Promoted
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 from tests.support.fakes.fakecluster import FakeCluster
@@ -65,3 +66,12 @@ def test_where_nothing_was_copied_on_a_later_way_out_what_was_there_before_is_no
     known = Known(record(PlacedProgress(5, 140, 30)))
     expected = ENDS._replace(why=BESIDE) if found is None else Translated(found)
     assert known.to_source(TP, at) == expected
+
+
+@pytest.mark.parametrize(("position", "told"), [(10, True), (11, False)])
+def test_behind_a_map_that_has_lost_its_end_nothing_is_told(position: int, told: bool) -> None:
+    """An unclean election has taken its last records: what follows on the target was copied all the same."""
+    known = Known(record(PlacedProgress(1, 0, 0)))
+    known._progress = {TP: CommittedOffset(0, position, NO_EPOCH, "")}
+    found = Translated(110) if told else ENDS._replace(why=UNTOLD)
+    assert [known.to_source(TP, at) for at in (12, 40)] == [found] * 2
