@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.terminal.typed import as_typed, typed_program
+from onceover.cli.terminal.typed import FlowAtPath, as_typed, typed_program
 
 COMMANDS = ["stop", "clusters"]
 
@@ -29,6 +29,22 @@ COMMANDS = ["stop", "clusters"]
 def test_commands_are_shown_as_they_can_be_typed(text: str, expected: str) -> None:
     """And nothing else of a text is changed."""
     assert as_typed(text, COMMANDS, "X") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run `onceover stop orders`", "run `X stop './my flow.yaml'`"),
+        ("`onceover clusters of orders --topic orders`", "`X clusters of './my flow.yaml' --topic orders`"),
+        ("`onceover stop orders orders:0 5`", "`X stop './my flow.yaml' orders:0 5`"),
+        # Another flow, and what only begins like it.
+        ("`onceover stop orders-dr`, `onceover stop other`", "`X stop orders-dr`, `X stop other`"),
+        ("orders stop at `onceover stop --help`", "orders stop at `X stop --help`"),
+    ],
+)
+def test_a_flow_is_named_by_its_path_where_it_was(text: str, expected: str) -> None:
+    """Nobody finds it by its name."""
+    assert as_typed(text, COMMANDS, "X", FlowAtPath("orders", "./my flow.yaml")) == expected
 
 
 def test_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from onceover.cli.codes import CommandCode
@@ -15,7 +17,7 @@ from onceover.cli.parsing import parse
 from onceover.cli.terminal import streams
 from onceover.cli.terminal.colours import painted
 from onceover.cli.terminal.output import CommandResult, envelope, interrupted
-from onceover.cli.terminal.typed import as_typed
+from onceover.cli.terminal.typed import FlowAtPath, as_typed
 from onceover.config.faults import message_lines
 from onceover.errors import NeedsOperator, OnceoverError, is_of_a_path, unexpected, unusable_path
 from onceover.exitstatus import UNREAD
@@ -43,24 +45,26 @@ def main(argv: Sequence[str] | None = None, *, loaded: Callable[[], object] = la
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
     command = " ".join(arguments[:1])
+    flow = None
     try:
         configure()
         args = parse(arguments)
         command = _command_name(args)
         # Not only where it was written in full.
         as_json = bool(getattr(args, "json", as_json))
+        flow = getattr(args, "flow", None)
         work = _function(args)
         loaded()
         result = work(args)
-        exit_code, text = result.exit_code, _shown(command, result, as_json=as_json)
+        exit_code, text = result.exit_code, _shown(command, result, flow, as_json=as_json)
     except Answered as answered:
         exit_code, text = 0, answered.text
     except KeyboardInterrupt as error:
-        return _failed(command, _ours(error), as_json=as_json)
+        return _failed(command, _ours(error), flow, as_json=as_json)
     except Exception as error:
         if is_verbose():
             log.exception("the command failed")
-        return _failed(command, _ours(error), as_json=as_json)
+        return _failed(command, _ours(error), flow, as_json=as_json)
     # A full disk is no violation, which an audit would have found.
     return exit_code if streams.write(text) else exit_code or NeedsOperator.exit_code
 
@@ -87,34 +91,51 @@ def _command_name(args: argparse.Namespace) -> str:
     return f"{args.command} {action}" if action else str(args.command)
 
 
-def _shown(command: str, result: CommandResult, *, as_json: bool) -> str:
+def _shown(command: str, result: CommandResult, flow: object, *, as_json: bool) -> str:
     if as_json:
-        return json.dumps(envelope(command, result.exit_code, _typed(result.document)))
-    return painted(screen(as_typed(result.text, COMMANDS)), sys.stdout)
+        return json.dumps(envelope(command, result.exit_code, _typed(result.document, _at_path(flow))))
+    return painted(screen(as_typed(result.text, COMMANDS, flow=_at_path(flow))), sys.stdout)
 
 
-def _typed(value: Any) -> Any:
+def _at_path(typed: object) -> FlowAtPath | None:
+    """Return the flow whose file was named by a path; None for one that is found by its name, too."""
+    if not isinstance(typed, str) or typed == Path(typed).stem or not os.path.isfile(typed):
+        return None
+    from onceover.config.flow.load import is_found
+    from onceover.config.flow.namesakes import name_said
+
+    path = Path(typed).absolute()
+    name = name_said(path)
+    return None if is_found(name, path) else FlowAtPath(name, typed)
+
+
+def _typed(value: Any, flow: FlowAtPath | None) -> Any:
     """Return a document whose advice names commands as they can be typed, like the text."""
     if isinstance(value, Mapping):
         return {
-            key: as_typed(each, COMMANDS) if key == "resolve" and isinstance(each, str) else _typed(each)
+            key: as_typed(each, COMMANDS, flow=flow)
+            if key == "resolve" and isinstance(each, str)
+            else _typed(each, flow)
             for key, each in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_typed(each) for each in value]
+        return [_typed(each, flow) for each in value]
     return value
 
 
-def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
+def _failed(command: str, error: OnceoverError, typed: object, *, as_json: bool) -> int:
+    flow = _at_path(typed)
     if as_json:
         streams.write(
             json.dumps(
                 envelope(
-                    command, error.exit_code, _typed({"error": error.as_dict(f"onceover {command}".strip())})
+                    command,
+                    error.exit_code,
+                    _typed({"error": error.as_dict(f"onceover {command}".strip())}, flow),
                 )
             )
         )
-    streams.complain(painted(as_typed(_explained(error), COMMANDS), sys.stderr))
+    streams.complain(painted(as_typed(_explained(error), COMMANDS, flow=flow), sys.stderr))
     return error.exit_code
 
 

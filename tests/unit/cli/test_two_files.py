@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from onceover.cli.commands import replicate
 from onceover.cli.main import main
+from onceover.errors import UsageError
 
 _FLOW = """flow: dr
 source: {alias: east, client: {bootstrap.servers: "127.0.0.1:1"}}
@@ -48,3 +50,24 @@ def test_a_copy_is_not_started_by_its_name(begun: list[Path], capsys: pytest.Cap
     assert main(["replicate", "dr-old"]) == 2
     assert begun == []
     assert "dr-old.yaml: flow: is dr, as in dr.yaml" in capsys.readouterr().err
+
+
+def test_advice_names_a_flow_as_it_is_found(
+    begun: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the path that was typed, where its name leads nowhere, or to another file."""
+    elsewhere = tmp_path / "my flows" / "some.yaml"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text(_FLOW)
+
+    def refuse(flow: Any, *_: object) -> dict[str, Any]:
+        raise UsageError("no", resolve=f"`onceover status {flow.flow}` says it")
+
+    monkeypatch.setattr(replicate, "_execute", refuse)
+    for typed, named in ((str(elsewhere), f"'{elsewhere}'"), (str(tmp_path / "dr.yaml"), "dr"), ("dr", "dr")):
+        assert main(["replicate", typed]) == 2
+        assert f"`onceover status {named}` says it" in capsys.readouterr().err
+        assert main(["replicate", typed, "--json"]) == 2
+        resolve = json.loads(capsys.readouterr().out)["error"]["resolve"]
+        assert resolve == f"`onceover status {named}` says it"
+    assert begun == []

@@ -22,6 +22,7 @@ from onceover.config.flow.load import (
     listed_flow_files,
     load_flow,
     load_listed,
+    locate_flow,
     run_dir,
 )
 from onceover.config.flow.sides import resolve_clients
@@ -163,6 +164,23 @@ def test_a_stem_is_looked_for_in_the_flows_directory(write_flow: FlowWriter, tmp
     assert load_flow("orders-dr", environ=environ).flow == "another-name"
     with pytest.raises(UsageError, match=r'holds no flow file "order-dr"; did you mean "orders-dr"\?$'):
         load_flow("order-dr", environ=environ)
+
+
+def test_a_flow_is_found_by_its_own_name_where_no_file_is_called_so(
+    write_flow: FlowWriter, tmp_path: Path
+) -> None:
+    """Messages, alerts and pages know no file, and the commands that they name have to work."""
+    for name in ("orders", "payments"):
+        write_flow({"flow": f"{name}-dr"}, name=name)
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}
+    assert load_flow("orders-dr", environ=environ).path == tmp_path / "orders.yaml"
+    assert locate_flow("orders-dr", environ) == tmp_path / "orders.yaml"
+    # A file that is called so comes first, and of two nobody could tell which one is meant.
+    write_flow({"flow": "payments-dr"}, name="payments-too")
+    with pytest.raises(BadConfig, match='holds no flow file "payments-dr"'):
+        load_flow("payments-dr", environ=environ)
+    write_flow({"flow": "another"}, name="orders-dr")
+    assert load_flow("orders-dr", environ=environ).flow == "another"
 
 
 def test_a_copy_that_was_left_in_the_directory_is_taken_for_no_flow(

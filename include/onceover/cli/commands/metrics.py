@@ -11,8 +11,7 @@ from pathlib import Path
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.signals import ending_signals
 from onceover.config import files as config_files
-from onceover.config.files import FLOW_FILES
-from onceover.config.flow.load import listed_flow_files
+from onceover.config.flow.load import listed_flow_files, locate_flow
 from onceover.config.home import variables
 from onceover.errors import OnceoverError, UsageError
 from onceover.metrics.serve import serving
@@ -124,7 +123,7 @@ def _paths(flows: Sequence[str]) -> Callable[[], list[Path]]:
     if not flows:
         return listed_flow_files
     environ = variables(None)
-    named = [FLOW_FILES.locate(flow, environ) for flow in flows]
+    named = [locate_flow(flow, environ) for flow in flows]
     for path in named:
         if not path.is_file():
             raise UsageError(f"there is no flow file {path}", resolve="name one that is there")

@@ -13,7 +13,7 @@ from onceover.config.faults import BadConfig, Fault
 from onceover.config.files import FLOW_FILES, by_line
 from onceover.config.flow.check import check_document
 from onceover.config.flow.flowfile import Flow
-from onceover.config.flow.namesakes import NameClash, clash_of
+from onceover.config.flow.namesakes import NameClash, clash_of, name_said
 from onceover.config.home import onceover_home, variables
 from onceover.errors import UsageError
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> Flow:
-    """Return the flow that ``ref`` names: a file's stem in the flows directory, or a path.
+    """Return the flow that ``ref`` names, as ``locate_flow`` has it.
 
     Connections and client files are not opened: that happens where the flow connects.
 
@@ -29,8 +29,33 @@ def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> F
         UsageError: the file is missing or not in order; every fault has a line of its own. Or it was named by
             its stem, and another file of the directory is the flow's.
     """
-    path = FLOW_FILES.locate(ref, variables(environ))
+    path = locate_flow(ref, variables(environ))
     return load_listed(path, environ) if path.stem == ref else _load(path, environ)
+
+
+def locate_flow(ref: str | Path, environ: Mapping[str, str]) -> Path:
+    """Return the file that ``ref`` names: its path, its stem, or else the flow that it alone says it is.
+
+    Messages, alerts and pages call a flow by its own name, and the commands that they name have to work.
+
+    Raises:
+        UsageError: the flows directory cannot be read, or holds no such file, or two of that name.
+    """
+    try:
+        return FLOW_FILES.locate(ref, environ)
+    except BadConfig:
+        said = [path for path in FLOW_FILES.find(environ) if name_said(path) == ref]
+        if len(said) != 1:
+            raise
+        return said[0]
+
+
+def is_found(name: str, path: Path) -> bool:
+    """Tell whether a flow's name leads to this file."""
+    try:
+        return locate_flow(name, variables()).samefile(path)
+    except (UsageError, OSError):
+        return False
 
 
 def load_listed(path: Path, environ: Mapping[str, str] | None = None) -> Flow:
