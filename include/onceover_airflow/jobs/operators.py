@@ -8,7 +8,6 @@ newer generation fences (docs/protocol.md).
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
@@ -119,6 +118,7 @@ class FlowJobOperator(BaseOperator):
             TaskFailed: everything else, with what, where, expected, seen and what resolves it.
         """
         # Spark's and Kafka's libraries are not for the process that parses DAG files.
+        from onceover.config import home
         from onceover.config.flow.load import load_flow
         from onceover.spark.launch.master import reach
         from onceover_airflow.access.connections import connection_environment
@@ -136,7 +136,8 @@ class FlowJobOperator(BaseOperator):
         self.look_first(context)
 
         def ends() -> FlowEnds:
-            return ends_of(loaded, {**os.environ, **variables})
+            # As the flow file is read: embedded clusters' addresses are in no process's environment.
+            return ends_of(loaded, {**home.variables(), **variables})
 
         with open_run(self.told_of, self, context, ends, lambda: self._killed) as told:
             report = self._to_its_end(loaded, job, variables, context, told)

@@ -161,6 +161,27 @@ def test_a_copy_is_told_from_its_start_to_its_end(
     assert parent["root"]["job"]["name"] == "nightly"
 
 
+def test_embedded_clusters_are_told_of_too(
+    execute: Execute,
+    spark: FakeSpark,
+    told: Callable[[], list[dict[str, Any]]],
+    outlets: Outlets,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Their addresses stand in ONCEOVER_HOME, and in no process's environment."""
+    monkeypatch.delenv("ONCEOVER_WEST", raising=False)
+    (home / "clusters").mkdir(parents=True)
+    (home / "clusters" / "environment").write_text("ONCEOVER_WEST=127.0.0.1:5\n")
+    file = tmp_path / "flights.yaml"
+    file.write_text(file.read_text().replace("127.0.0.1:2", "${ONCEOVER_WEST}"))
+    spark.tell(report=DONE)
+    execute(until="caught-up")
+    assert [each["eventType"] for each in told()] == ["START", "COMPLETE"]
+    assert outlets.added == ["kafka://127.0.0.1:5/flights.x", "kafka://127.0.0.1:5/flights.y"]
+
+
 @pytest.mark.parametrize(
     ("report", "raised"),
     [
