@@ -23,3 +23,4 @@ class GeneralCode(Code):
 
     UNEXPECTED = auto()
     PATH_UNUSABLE = auto()
+    NO_THREAD = auto()

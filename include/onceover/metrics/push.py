@@ -27,6 +27,7 @@ from onceover.errors import UsageError
 from onceover.intime import AnswerInTime
 from onceover.metrics.catalogue import KEPT
 from onceover.metrics.otlp import PushAnswer, Taken, metrics_data, read_answer
+from onceover.planning.background import begin, starting
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class OtlpPush:
 
     Raises:
         UsageError: ``url`` is none of http or https, or holds a login.
+        Retriable: NO_THREAD.
     """
 
     def __init__(
@@ -61,7 +63,8 @@ class OtlpPush:
     ) -> None:
         self._scrape, self._interval_s = scrape, interval_s
         self._url = checked_url(url)
-        self._resource = Resource.create({"service.name": "onceover", "service.version": version})
+        with starting():
+            self._resource = Resource.create({"service.name": "onceover", "service.version": version})
         # Of the same filter a logger keeps one.
         logging.getLogger(headers.__name__).addFilter(_without_header)
         # The exporter itself calls each answer below 400 a success, and reads none.
@@ -76,9 +79,13 @@ class OtlpPush:
         logging.getLogger(metric_exporter.__name__).setLevel(logging.CRITICAL)
 
     def start(self) -> None:
-        """Begin."""
+        """Begin.
+
+        Raises:
+            Retriable: NO_THREAD; nothing would be sent.
+        """
         # Daemon: a resolver that hangs must not keep the command from ending.
-        threading.Thread(target=self._run, name="onceover-otlp", daemon=True).start()
+        begin(threading.Thread(target=self._run, name="onceover-otlp", daemon=True))
 
     def stop(self) -> None:
         """End, without waiting for an attempt."""

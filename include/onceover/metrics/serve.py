@@ -18,6 +18,7 @@ from typing import Any, Final
 from onceover.errors import UsageError
 from onceover.metrics.codes import MetricsCode
 from onceover.metrics.figures import CONTENT_TYPE
+from onceover.planning.background import begin
 
 # Prometheus gives up after ten.
 _SILENT_S: Final = 10.0
@@ -30,14 +31,14 @@ def serving(host: str, port: int, scrape: Callable[[], bytes]) -> Iterator[int]:
 
     Raises:
         UsageError: the address is not to be had.
+        Retriable: NO_THREAD, nobody would be answered.
     """
 
     class Handler(_Handler):
         answer = staticmethod(scrape)
 
     with _listening(host, port, Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, name="onceover-metrics", daemon=True)
-        thread.start()
+        begin(threading.Thread(target=server.serve_forever, name="onceover-metrics", daemon=True))
         try:
             yield server.server_address[1]
         finally:

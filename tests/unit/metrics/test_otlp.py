@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from opentelemetry.sdk.metrics.export import Gauge, Histogram, MetricsData, Sum
 from opentelemetry.sdk.resources import Resource
 
 from onceover.cli.parsing import build_parser
-from onceover.errors import UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.metrics import catalogue as m
 from onceover.metrics.figures import Distribution, Figures, exposition
 from onceover.metrics.otlp import Taken, metrics_data, read_answer
 from onceover.metrics.push import OtlpPush, checked_url
+from onceover.metrics.serve import serving
 
 BEGAN_NS, NOW_NS = 1_000, 2_000
 
@@ -164,6 +166,23 @@ def test_a_header_that_is_none_is_not_shown(
     OtlpPush("http://127.0.0.1:1", "1", bytes, 1.0).stop()
     assert "secret" not in caplog.text
     assert "no name=value in OTEL_EXPORTER_OTLP_HEADERS" in caplog.text
+
+
+def test_without_a_thread_nothing_is_sent_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody would miss the samples otherwise: the exporter runs, and tells nobody anything."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    push = OtlpPush("http://127.0.0.1:1", "1", bytes, 1.0)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(Retriable, match="no thread"):
+        push.start()
+    with pytest.raises(Retriable, match="no thread"), serving("127.0.0.1", 0, bytes):
+        pass
+    with pytest.raises(Retriable, match="no thread"):
+        OtlpPush("http://127.0.0.1:1", "1", bytes, 1.0)
+    push.stop()
 
 
 def test_one_look_is_not_pushed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from onceover.errors import Retriable
 from onceover.planning.background import in_background, side_by_side
 
 _TIMEOUT_S = 10.0
@@ -45,11 +46,30 @@ def test_background_work_hands_over_its_result() -> None:
     assert in_background(lambda: threading.current_thread().daemon).result(_TIMEOUT_S) is True
 
 
+def _leave(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    """Leave so many threads to be had."""
+    left, start = [None] * threads, threading.Thread.start
+
+    def begin(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+
+
 def test_where_no_thread_is_to_be_had_the_work_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who only wants to tell, or to look, beside a copy goes on with it."""
+    """Who only wants to tell, or to look, beside a copy goes on with it. It may pass."""
+    _leave(monkeypatch, 0)
+    error = in_background(pytest.fail).exception(_TIMEOUT_S)
+    assert isinstance(error, Retriable) and error.code == "NO_THREAD" and error.resolve
 
-    def start(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", start)
-    assert isinstance(in_background(pytest.fail).exception(_TIMEOUT_S), RuntimeError)
+@pytest.mark.parametrize("threads", [0, 1])
+def test_works_are_done_by_the_threads_that_are_to_be_had(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """One after the other where there are none: all of them want an answer."""
+    _leave(monkeypatch, threads)
+    assert side_by_side([lambda n=n: n for n in range(20)], at_once=3) == list(range(20))
