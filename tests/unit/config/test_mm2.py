@@ -216,6 +216,60 @@ def test_what_is_copied_and_how_it_is_called_is_never_a_default_where_it_was_tol
     assert {each.key for each in raised.value.faults} == {fault}
 
 
+@pytest.mark.parametrize("setting", ["topics.exclude", "topics.blacklist", "east->west.topics.exclude"])
+def test_what_mirrormaker_leaves_out_by_default_is_left_out(tmp_path: Path, setting: str) -> None:
+    """Unless it is told what to leave out, which takes the default's place."""
+    flow = _flow(BASE)
+    assert flow["topics"]["exclude"] == [r"mm2.*\.internal", r".*\.replica", "__.*"]
+    assert any("Kafka 3" in note and "topics.exclude" in note for note in _import(BASE).notes)
+    path = tmp_path / "east-to-west.yaml"
+    path.write_text(_import(BASE).flows[0].text)
+    assert load_flow(path).topics.exclude == tuple(flow["topics"]["exclude"])
+    told = f"{BASE}{setting} = .*-tmp\n"
+    assert _flow(told)["topics"]["exclude"] == [".*-tmp"]
+    assert not any("Kafka 3" in note for note in _import(told).notes)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "source.consumer.security.protocol",
+        "consumer.sasl.mechanism",
+        "producer.ssl.protocol",
+        "source.cluster.bootstrap.servers",
+        "target.admin.sasl.jaas.config",
+        "producer.override.security.protocol",
+    ],
+)
+def test_a_client_of_one_pair_alone_is_listed_with_where_it_goes(key: str) -> None:
+    """MirrorMaker does look there; a flow file has one client for each side."""
+    (entry,) = _import(f"{BASE}east->west.{key} = {SECRET}\n").no_counterpart
+    assert (entry.key, entry.value) == (f"east->west.{key}", "(not shown)")
+    assert "source.client or target.client of east-to-west" in entry.reason
+    (other,) = _import(f"{BASE}west->east.{key} = {SECRET}\n").no_counterpart
+    assert "no enabled pair" in other.reason
+
+
+def test_of_clients_that_differ_each_side_takes_the_one_that_copies() -> None:
+    """The source is read by its consumer, the target is written by its producer; the others are listed."""
+    text = BASE
+    for alias in ("east", "west"):
+        for role, protocol in (("consumer", "SSL"), ("producer", "SASL_SSL"), ("admin", "PLAINTEXT")):
+            text += f"{alias}.{role}.security.protocol = {protocol}\n"
+    flow = _flow(text)
+    assert flow["source"]["client"]["security.protocol"] == "SSL"
+    assert flow["target"]["client"]["security.protocol"] == "SASL_SSL"
+    reasons = {entry.key: entry.reason for entry in _import(text).no_counterpart}
+    assert reasons.keys() == {
+        f"{alias}.{role}.security.protocol"
+        for alias, roles in (("east", ("producer", "admin")), ("west", ("consumer", "admin")))
+        for role in roles
+    }
+    assert "east.consumer.security.protocol is taken" in reasons["east.admin.security.protocol"]
+    same = text.replace("SASL_SSL", "SSL").replace("PLAINTEXT", "SSL")
+    assert not _import(same).no_counterpart
+
+
 def test_of_a_policy_of_ones_own_nobody_says_that_it_is_the_default() -> None:
     """How it names copies is not known."""
     result = _import(f"{BASE}replication.policy.class = com.example.Custom\n")

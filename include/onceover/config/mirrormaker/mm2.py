@@ -23,14 +23,29 @@ from onceover.config.mirrormaker.mm2_security import (
     still_missing,
     translate_client,
 )
-from onceover.config.mirrormaker.mm2_settings import FLOW_SETTINGS, NO_COUNTERPART, Setting, ToldTo
+from onceover.config.mirrormaker.mm2_settings import (
+    FLOW_SETTINGS,
+    LEFT_OUT,
+    LEFT_OUT_NOTE,
+    NO_COUNTERPART,
+    Setting,
+    ToldTo,
+)
 from onceover.config.properties import parse_properties
 
 _ARROW: Final = "->"
 # As `topics.naming: prefix` has it, and MirrorMaker unless it is told another.
 _SEPARATOR: Final = "."
-_ROLES: Final = ("consumer.", "producer.", "admin.")
+_CONSUMER: Final = "consumer."
+_PRODUCER: Final = "producer."
+_ROLES: Final = (_CONSUMER, _PRODUCER, "admin.")
 _CLIENT_FAMILIES: Final = ("security.", "sasl.", "ssl.", "bootstrap.")
+# Of one pair of clusters: where MirrorMaker (4.3) looks for what is told to its clients alone.
+_OF_ONE_PAIR: Final = re.compile(
+    r"(?:(?:source|target)\.)?(?:cluster|consumer|producer|admin)\.(?:override\.)?"
+    r"(?:security|sasl|ssl|bootstrap)\..*"
+)
+_ELSEWHERE: Final = "belongs to no enabled pair, or stands where MirrorMaker 2 does not look for it"
 _UNKNOWN: Final = "is not a setting of MirrorMaker 2 that Onceover knows"
 _HARMLESS: Final = re.compile(r"true|false|[0-9]{1,12}", re.IGNORECASE)
 
@@ -97,12 +112,20 @@ class _Importer:
         self._notes: list[str] = []
         self._aliases: list[str] = []
         self._kept_names: list[tuple[str, str]] = []
+        self._pairs_named: dict[str, str] = {}
+        # Of keys of one client: those that were taken, and of others by which key another value was.
+        self._taken: set[str] = set()
+        self._instead: dict[str, str] = {}
 
     def run(self) -> Mm2Import:
         self._aliases = self._clusters()
         pairs = self._pairs()
-        clients = {alias: self._client(alias) for alias in sorted({name for pair in pairs for name in pair})}
+        sides = {(source, _CONSUMER) for source, _ in pairs} | {(target, _PRODUCER) for _, target in pairs}
+        clients = {side: self._client(*side) for side in sorted(sides)}
+        for key in self._instead.keys() - self._taken:
+            self._left[key] = f"is told to one of its clients: {self._instead[key]} is taken for all of them"
         self._check_apart(pairs)
+        self._pairs_named = {f"{s}{_ARROW}{t}.": _flow_name(s, t) for s, t in pairs}
         flows = tuple(self._flow(source, target, clients) for source, target in pairs)
         for key in self._properties:
             if key not in self._used:
@@ -159,16 +182,13 @@ class _Importer:
                     "import each alone, the other one disabled, and rename the first file and its flow",
                 )
 
-    def _client(self, alias: str) -> ClientTranslation:
-        """Collect the client settings of a cluster; its own win over those of all clusters."""
-        java: dict[str, str] = {}
-        origin: dict[str, str] = {}
-        for prefix in ("", *_ROLES, f"{alias}.", *(f"{alias}.{role}" for role in _ROLES)):
-            for key, value in self._properties.items():
-                name = key.removeprefix(prefix)
-                if key.startswith(prefix) and name.startswith(_CLIENT_FAMILIES):
-                    java[name], origin[name] = value, key
-                    self._used.add(key)
+    def _client(self, alias: str, copies: str) -> ClientTranslation:
+        """Collect the client settings of a cluster; its own win over those of all clusters.
+
+        Args:
+            copies: of its clients, the one that reads or writes the records: what it is told wins.
+        """
+        java, origin = self._told(alias, copies)
         if PROTOCOL in java:
             self._check_protocol(origin[PROTOCOL], java[PROTOCOL])
         result = translate_client(alias, java)
@@ -180,6 +200,26 @@ class _Importer:
             self._notes.append(f"cluster {alias}: {missing}")
         return result
 
+    def _told(self, alias: str, copies: str) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the Java settings of a cluster's clients as of one, and the key of each in the file."""
+        java: dict[str, str] = {}
+        origin: dict[str, str] = {}
+        roles = ("", *sorted(_ROLES, key=lambda role: role == copies))
+        for scope in ("", f"{alias}."):
+            beside: dict[str, list[str]] = {}
+            for prefix in (f"{scope}{role}" for role in roles):
+                for key, value in self._properties.items():
+                    name = key.removeprefix(prefix)
+                    if key.startswith(prefix) and name.startswith(_CLIENT_FAMILIES):
+                        java[name], origin[name] = value, key
+                        beside.setdefault(name, []).append(key)
+                        self._used.add(key)
+            for name, keys in beside.items():
+                others = (key for key in keys if self._properties[key] != java[name])
+                self._instead |= dict.fromkeys(others, origin[name])
+        self._taken |= set(origin.values())
+        return java, origin
+
     def _check_protocol(self, key: str, value: str) -> None:
         """Refuse an unknown protocol: in a flow file without one, a client goes unprotected."""
         if "${" not in value:
@@ -188,14 +228,19 @@ class _Importer:
             except Invalid as error:
                 raise self._fail(key, error.problem, error.fix) from error
 
-    def _flow(self, source: str, target: str, clients: dict[str, ClientTranslation]) -> ImportedFlow:
+    def _flow(
+        self, source: str, target: str, clients: dict[tuple[str, str], ClientTranslation]
+    ) -> ImportedFlow:
         name = _flow_name(source, target)
         flow: dict[str, Any] = {"flow": name}
-        for side, alias in (("source", source), ("target", target)):
-            flow[side] = {"alias": _alias(alias), "client": clients[alias].client}
+        for side, alias, copies in (("source", source, _CONSUMER), ("target", target, _PRODUCER)):
+            flow[side] = {"alias": _alias(alias), "client": clients[alias, copies].client}
         flow["topics"] = {"include": [".*"], "naming": "prefix"}
         for key, setting in FLOW_SETTINGS.items():
             self._setting(flow, source, target, key, setting)
+        if "exclude" not in flow["topics"]:
+            flow["topics"]["exclude"] = list(LEFT_OUT)
+            self._notes.append(f"{name}: {LEFT_OUT_NOTE}")
         if flow["topics"]["naming"] == "prefix":
             self._notes.append(f"{name}: {self._names_of_copies(source, target)}")
         else:
@@ -247,12 +292,18 @@ class _Importer:
         place[last] = written
 
     def _reason(self, key: str) -> str:
+        pair = next((each for each in self._pairs_named if key.startswith(each)), "")
+        if pair and _OF_ONE_PAIR.fullmatch(key.removeprefix(pair)):
+            return (
+                "holds for this pair alone, and is not taken over: write it into source.client or "
+                f"target.client of {self._pairs_named[pair]}"
+            )
         bare = self._bare(key)
         reason = next((why for pattern, why in NO_COUNTERPART if re.fullmatch(pattern, bare)), None)
         if reason:
             return reason
         if bare in FLOW_SETTINGS or (key != bare and bare.startswith(_CLIENT_FAMILIES)):
-            return "belongs to no enabled pair, or stands where MirrorMaker 2 does not look for it"
+            return _ELSEWHERE
         if refused := refusal_of(bare):
             return refused[0]
         if any(f".{role}" in f".{key}" for role in _ROLES):
@@ -263,7 +314,7 @@ class _Importer:
         """Return ``key`` without the prefixes of cluster, pair and client role."""
         prefixes = [f"{a}{_ARROW}{b}." for a in self._aliases for b in self._aliases]
         prefixes += [f"{alias}." for alias in self._aliases]
-        for prefix in (*prefixes, "source.", "target.", *_ROLES):
+        for prefix in (*prefixes, "source.", "target.", "cluster.", "override.", *_ROLES):
             if key.startswith(prefix):
                 return self._bare(key.removeprefix(prefix))
         return key

@@ -128,6 +128,13 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "offset-syncs.topic.replication.factor": Setting(("state", "replication_factor"), _replication_factor),
 }
 
+# What MirrorMaker leaves out where `topics.exclude` is not told (4.3, `DefaultTopicFilter`).
+LEFT_OUT: Final = (r"mm2.*\.internal", r".*\.replica", "__.*")
+LEFT_OUT_NOTE: Final = (
+    "topics.exclude is the default of MirrorMaker 2 of Kafka 4; that of Kafka 3 leaves out .*[-.]internal, "
+    "too: add it where yours is one"
+)
+
 _INTERNAL: Final = "MirrorMaker 2's own internal topics do not exist in Onceover"
 _CONNECT: Final = "there is no Kafka Connect worker"
 
