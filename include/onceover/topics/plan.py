@@ -232,6 +232,8 @@ class _Planning:
             self._keeps_timestamps(decision, blocks=False)
             self._grow(decision, info, old)
             self._sync(decision)
+            if self._view.adopt and record.active:
+                self._tell_of_waiting(old)
         elif broken_off is not None and self._view.adopt and record.active:
             # For who asks what to do; in a running flow its stopped partitions say it.
             self._refused.append(broken_off)
@@ -292,6 +294,15 @@ class _Planning:
         if copy is None:
             return refusals.copy_gone(old, flow)
         return None if copy.topic_id == old.target_id else refusals.made_anew(old, TroubleSide.TARGET, flow)
+
+    def _tell_of_waiting(self, old: Enrolment) -> None:
+        """Name the partitions that wait for a reseed of their own, where one has accepted the topics."""
+        ids = {tp: old.ids_of(tp.partition) for tp in old.sources()}
+        waiting = [tp for tp in ids if ids[tp] != old.ids]
+        if waiting:
+            is_source = any(ids[tp][0] != str(old.source_id) for tp in waiting)
+            side = TroubleSide.SOURCE if is_source else TroubleSide.TARGET
+            self._refused.append(refusals.waiting(old, side, waiting, self._view.flow))
 
     def _gives_way(self, old: Enrolment, other: Loop | OtherWriter) -> bool:
         """Tell whether this flow leaves the topic to the other one.

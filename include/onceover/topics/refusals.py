@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,6 +11,7 @@ from onceover.errors import OnceoverError
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.plan import Refusal
+from onceover.shown import some
 from onceover.state import names
 from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment
 from onceover.stops.aside import TroubleSide
@@ -19,6 +21,7 @@ from onceover.topics.hops import ReturnOrigin
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.scope import ScopeDecision
 
+_NAMED: Final = 3
 # A topic is, or may be, another flow's, whatever is known about its positions.
 NOT_OURS: Final = frozenset(
     {
@@ -72,6 +75,17 @@ def made_anew(old: Enrolment, side: TroubleSide, flow: str) -> Refusal:
         StopCode.SOURCE_RECREATED if on_source else StopCode.TARGET_RECREATED,
         f"{side} topic {topic} was deleted and created anew: {effect}",
         f"{commands.reseed(flow, old.sources()[0])}; {commands.command('status', flow)} names each partition",
+    )
+
+
+def waiting(old: Enrolment, side: TroubleSide, partitions: Sequence[TopicPartition], flow: str) -> Refusal:
+    """Return the refusal of partitions of such a topic that wait, where others were copied anew since."""
+    first = partitions[0]
+    anew = made_anew(old, side, flow)
+    return replace(
+        anew,
+        message=f"{anew.message}; {some(partitions, _NAMED)} still wait, others are copied anew",
+        resolve=f"{commands.reseed(flow, first)}; {commands.command('status', flow)} names each partition",
     )
 
 

@@ -291,6 +291,24 @@ def test_who_asks_for_a_plan_hears_that_an_enrolled_topic_is_another_one_by_now(
     assert not codes(plan_topics(replace(view, enrolled=resting, adopt=True)))
 
 
+@pytest.mark.parametrize("side", [TroubleSide.SOURCE, TroubleSide.TARGET])
+def test_partitions_that_still_wait_behind_a_reseed_of_another_one_are_told(side: TroubleSide) -> None:
+    """The topic is accepted as it is now, and each of the others is stopped until its own reseed."""
+    view = enrolled(3, target=3).view()
+    old = view.enrolled["t"]
+    here, there = (OTHER_ID, old.target_id) if side is TroubleSide.SOURCE else (old.source_id, OTHER_ID)
+    reseeded = old.between(here, there, [0])
+    topics = {"source": {"t": topic("t", 3, here)}, "target": {"t": topic("t", 3, there)}}
+    view = replace(view, enrolled={"t": reseeded}, **topics)
+    assert nothing(plan_topics(view))
+    (refused,) = plan_topics(replace(view, adopt=True)).refused
+    assert (refused.object, refused.code, refused.blocks) == ("t", f"{side.upper()}_RECREATED", True)
+    assert "t:1, t:2 still wait" in refused.message
+    assert "partition reseed f t:1" in refused.resolve.replace(FLOW, "f")
+    done = reseeded.between(here, there, [1, 2])
+    assert not codes(plan_topics(replace(view, enrolled={"t": done}, adopt=True)))
+
+
 def test_what_a_namesake_of_the_source_lacks_is_not_taken_from_the_copy() -> None:
     """It may hold the last records of the topic that was deleted: the brokers' retention would take them."""
     world = enrolled()
