@@ -27,6 +27,10 @@ def is_own_group(group_id: str) -> bool:
     return group_id.startswith(_OWN_GROUPS)
 
 
+# Of a flow.
+MOST_LANES: Final = 64
+
+
 def lane_of(source: TopicPartition, lanes: int) -> int:
     """Return the lane that copies ``source``, in ``range(lanes)``.
 

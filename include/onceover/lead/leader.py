@@ -24,7 +24,7 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.groups.members import check_may_commit
 from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
-from onceover.model import TopicPartition
+from onceover.model import MOST_LANES, TopicPartition
 from onceover.resume.told import settle
 from onceover.state import names
 from onceover.state.codes import StateCode
@@ -48,6 +48,7 @@ from onceover.state.records.layout import (
     restarts_with,
 )
 from onceover.state.records.ownership import FlowId
+from onceover.state.records.progress import beside
 from onceover.state.steps import Step, reached
 
 log = logging.getLogger(__name__)
@@ -181,12 +182,12 @@ class Leader:
         previous = self._target.retry(self._read_all)
         source_id, target_id = self._source.cluster_id(), self._target.cluster_id()
         check_clusters(previous, source_id, target_id)
-        generation = previous.generation + 1 if previous else 1
+        generation, fence_up_to = self._next_after(previous)
         wanted = Layout(
             generation=generation,
             run=secrets.token_hex(8),
             lanes=self._flow.lanes,
-            fence_up_to=fence_bound(previous),
+            fence_up_to=fence_up_to,
             ready=False,
             source_cluster_id=source_id,
             target_cluster_id=target_id,
@@ -208,6 +209,30 @@ class Leader:
         reached(Step.LAYOUT_BEGIN)
         self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)
         return wanted
+
+    def _next_after(self, previous: Layout | None) -> tuple[int, int]:
+        """Return the next generation, above all that have copied, and which lanes older ones may have.
+
+        Where an unclean election has taken the end of the state's log, progress is of a newer one than it
+        tells of. No lane would go on beside that, and how many lanes it had is on record no more.
+        """
+        known, newest = previous.generation if previous else 0, self._newest_beside()
+        if newest <= known:
+            return known + 1, fence_bound(previous)
+        log.warning(
+            "the state of %s has lost its end: generation %d has copied, and the newest on record is %d",
+            self._flow.name,
+            newest,
+            known,
+        )
+        return newest + 1, MOST_LANES
+
+    def _newest_beside(self) -> int:
+        """Return the newest generation that has written progress; 0 where nothing tells of one."""
+        group = names.progress_group(self._flow.name)
+        told = self._target.retry(lambda: self._target.each_committed(group, None, stable=False))
+        metas = [beside(offset).meta for offset in told.found.values()]
+        return max((meta.generation for meta in metas if meta is not None), default=0)
 
     def _fenced_starts(self, previous: Layout | None) -> int:
         """Return how many starts have fenced a run that had not said that it ended; for people to count."""

@@ -45,6 +45,7 @@ def test_start_is_init_read_unready_fence_ready_in_this_order(world: World) -> N
         "init leader",
         "mark layout",
         "read layout and wait",
+        "fetch progress",
         "send layout",
         "commit unready",
         "fence 0",

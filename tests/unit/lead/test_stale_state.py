@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from onceover.errors import Fenced, Retriable
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.lead import leader as leader_module
+from onceover.model import MOST_LANES, TopicPartition
 from onceover.state import log as statelog
 from onceover.state import names
+from onceover.wire.progress import ProgressMeta
 from tests.support.fakes.fakelogs import FakeLog
-from tests.unit.lead.leading import FLOW, Leading, leading
+from tests.unit.lead.leading import FLOW, GROUP, Leading, leading
 
 # It hears of it after some answers, or never.
 SOON, NEVER = 10, 1_000_000
@@ -117,3 +120,16 @@ def test_a_look_at_the_topics_knows_what_the_run_has_enrolled_itself(scene: Lead
     run.discover()
     log.past_answers = 0
     assert scene.enrolled() == enrolled
+
+
+def test_a_start_of_a_state_that_has_lost_its_end_leads_above_all_that_has_copied(scene: Leading) -> None:
+    """Beside progress of a newer generation no lane goes on; and who wrote it may have had any lanes."""
+    scene.led()
+    tp = TopicPartition("shop.orders", 0)
+    meta = ProgressMeta("s", "t", 0, 0, generation=5, instance=(1, 1), position=7)
+    scene.west.groups.setdefault(GROUP, {})[tp] = CommittedOffset(0, 7, NO_EPOCH, meta.encode())
+    taken = fenced_by(scene)
+    started = scene.supervisor().start()
+    assert (started.generation, started.fence_up_to) == (6, MOST_LANES)
+    assert {names.lane_id(FLOW, lane) for lane in range(MOST_LANES)} <= set(taken)
+    assert scene.supervisor().start().fence_up_to == started.lanes

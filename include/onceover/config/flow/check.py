@@ -19,6 +19,7 @@ from onceover.config.faults import Fault, Invalid
 from onceover.config.flow.flowfile import FlowKeys, TopicsSpec, canary_topic_of, slots_of
 from onceover.config.flow.sides import same_cluster_fault
 from onceover.config.modelcheck import Key, ModelCheck
+from onceover.model import MOST_LANES
 
 SIDES: Final = ("source", "target")
 # Values below these keys may be secrets, or misplaced ones: they are never repeated in a message.
@@ -144,7 +145,7 @@ class _Check(ModelCheck):
         )
         slots = slots_of(master) if isinstance(master, str) else None
         try:
-            wanted = values.whole(1, 64)(lanes)
+            wanted = values.whole(1, MOST_LANES)(lanes)
         except Invalid:
             return
         if slots is not None and slots < wanted:

@@ -18,7 +18,7 @@ from onceover.config.closed import Closed
 from onceover.config.patterns import whole_name
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 from onceover.config.values import Rpo
-from onceover.model import is_own_group
+from onceover.model import MOST_LANES, is_own_group
 
 # The coordinator aborts a transaction after transaction.timeout.ms (15 s for a lane). One that is
 # committed later than this looks like a fenced lane, so five seconds are kept for the commit.
@@ -169,7 +169,7 @@ class FlowKeys(Closed):
     target: ClusterSpec
     topics: TopicsSpec
     delivery: Annotated[str, BeforeValidator(values.choice("exactly_once", "at_least_once"))] = "exactly_once"
-    lanes: Annotated[int, BeforeValidator(values.whole(1, 64))] = 2
+    lanes: Annotated[int, BeforeValidator(values.whole(1, MOST_LANES))] = 2
     transaction: TransactionSpec = TransactionSpec()
     limits: LimitsSpec = LimitsSpec()
     on_bad_record: Annotated[str, BeforeValidator(values.on_bad_record)] = "stop"
