@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from onceover.errors import UsageError
 from onceover_lab.embed.ports import LOOPBACK
 
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
@@ -41,7 +42,16 @@ def render_server_properties(
 
     ``security`` configures the client listener (empty: plain text); ``overrides`` win over
     everything else.
+
+    Raises:
+        UsageError: Kafka would take the folder for two.
     """
+    if "," in str(data):
+        raise UsageError(
+            "Kafka takes a folder with a comma in its name for two",
+            where=str(data),
+            resolve="use one without: ONCEOVER_HOME says where, or TMPDIR",
+        )
     settings = {
         **_topology(node_id, nodes, data),
         **_durability(len(nodes)),

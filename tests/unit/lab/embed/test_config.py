@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from onceover.config.properties import parse_properties
+from onceover.errors import UsageError
 from onceover_lab.embed.config import NodePorts, render_server_properties
 
 
@@ -78,3 +81,12 @@ def test_java_finds_a_folder_whose_name_is_not_ascii() -> None:
     read = {entry.key: entry.value for entry in parse_properties(text.encode().decode("latin-1"))}
     # Java's characters are those of UTF-16.
     assert read["log.dirs"].encode("utf-16", "surrogatepass").decode("utf-16") == str(folder)
+
+
+def test_a_folder_that_kafka_would_take_for_two_is_refused() -> None:
+    """It ended with a stack trace of Java, and might write into either."""
+    with pytest.raises(UsageError, match="a comma in its name") as refused:
+        render_server_properties(
+            node_id=1, nodes=[NodePorts(1, 2, 3)], data=Path("/srv/a,b"), security={}, overrides={}
+        )
+    assert "ONCEOVER_HOME" in str(refused.value)
