@@ -80,11 +80,21 @@ def _composed(text: str, where: str, page: str, loader: _Loader) -> yaml.Node | 
         return _refused(text, where, page, loader) or yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        return Fault(where, "", "not valid YAML", _QUOTE_FIX, mark.line + 1 if mark else None)
+        if mark is None:
+            return Fault(where, "", "not valid YAML", _QUOTE_FIX)
+        return Fault(where, "", "not valid YAML", _fix(text, mark), mark.line + 1)
     except (yaml.YAMLError, ValueError, OverflowError):
         # PyYAML lets Python's own errors out for an escape beyond Unicode.
         problem = "not valid YAML: a character is not allowed"
         return Fault(where, "", problem, "save it as plain UTF-8 text")
+
+
+def _fix(text: str, mark: yaml.Mark) -> str:
+    """Return what to do about a line that is no YAML, or begins a second document."""
+    line = text[text.rfind("\n", 0, mark.index) + 1 :].partition("\n")[0]
+    if "\t" in line[: len(line) - len(line.lstrip())]:
+        return "indent it with blanks, not with tabs"
+    return "keep one document in the file, without ---" if line.startswith("---") else _QUOTE_FIX
 
 
 def _refused(text: str, where: str, page: str, loader: _Loader) -> Fault | None:

@@ -58,7 +58,9 @@ MISFITS = [
 TEXTS = [
     ("not YAML", f"flow: [{SECRET}", "not valid YAML"),
     ("braces", "a: {b: ${EAST}}", "not valid YAML"),
-    ("tab", f"a:\n\t{SECRET}: 1", "not valid YAML"),
+    ("tab", f"a:\n\t{SECRET}: 1", "; indent it with blanks, not with tabs"),
+    ("tab behind blanks", f"a:\n  b: 1\n \t{SECRET}: 1", "; indent it with blanks, not with tabs"),
+    ("two documents", f"a: 1\n---\na: {SECRET}", "; keep one document in the file, without ---"),
     ("unquoted star", f"password: *{SECRET}", "anchors and aliases"),
     ("unknown tag", f"flow: !{SECRET} x", "cannot be read"),
     ("escape beyond Unicode", f'a: "{SECRET}\\U00110000"', "not valid YAML"),
