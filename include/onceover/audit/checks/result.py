@@ -35,6 +35,7 @@ class PartitionResult:
         complete: False when only a sample of the ranges was read.
         unlisted: how many findings there are beside the listed ones.
         unclaimed: with a handler: the target was looked through for what no source record claims.
+        begin: first source offset of the copy: what stands before it is not looked at.
     """
 
     source: TopicPartition
@@ -54,6 +55,7 @@ class PartitionResult:
     complete: bool = True
     unlisted: tuple[Unlisted, ...] = ()
     unclaimed: bool = False
+    begin: int = 0
 
     @property
     def nothing_left(self) -> bool:

@@ -243,6 +243,7 @@ def _result(
         plan.complete,
         tuple(each for piece in pieces if isinstance(piece, OpenedStretch) for each in piece.unlisted),
         plan.spreading is not None and plan.spreading.unclaimed,
+        bounds.begin,
     )
 
 

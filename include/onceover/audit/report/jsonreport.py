@@ -21,6 +21,7 @@ from onceover.state.records.verdicts import WHOLE, Verdict
 MAX_LISTED: Final = 1_000
 
 COMPARED: Final = "compared"
+_NOTHING: Final = "Nothing was compared, so nothing is proven"
 
 
 def document(
@@ -45,6 +46,8 @@ def document(
         "topics": list(result.topics),
         # A watermark with a time behind it was proven of records, in this audit or before.
         "nothing_compared": compared == 0 and verified["oldest_timestamp_ms"] is None,
+        # Source offsets before the copies began: seeded, adopted, made again, or from the end on.
+        "begun_behind": sum(partition.begin for partition in result.partitions),
         "started_ms": result.started_ms,
         "finished_ms": result.finished_ms,
         "seconds": round(seconds, 3),
@@ -93,10 +96,15 @@ def summary(told: Mapping[str, Any]) -> str:
         open_ = sorted({each["expected"] for each in unshown})
         return f"Nothing wrong was found, but this could not be shown: {'; '.join(open_)}."
     records = told["records"][str(Side.SOURCE)]
+    if told["nothing_compared"] and told["begun_behind"]:
+        return (
+            f"{_NOTHING}: no record has come since the copies began. The {told['begun_behind']:,} source "
+            "offsets before that were not copied by this flow, and are not looked at."
+        )
     if told["nothing_compared"]:
-        return "Nothing was compared: neither side holds a record in scope."
+        return f"{_NOTHING}: neither side holds a record in scope."
     if not records and told["since"] not in WHOLE:
-        return f"Nothing was compared: no record is as young as {told['since']}."
+        return f"{_NOTHING}: no record is as young as {told['since']}."
     if not records:
         return "No record has come since the last audit; what was proven then still stands."
     part = "" if told["complete"] else " of the sample"

@@ -21,7 +21,7 @@ def why_unproven(told: Mapping[str, Any]) -> str | None:
     if told["verdict"] != Verdict.PASS:
         return f"the verdict is {told['verdict']}"
     if told["nothing_compared"]:
-        return "both sides hold nothing in scope: there was no record to compare, now or in an earlier audit"
+        return "nothing was compared: there was no record to compare in scope, now or in an earlier audit"
     if told["topics"]:
         return f"only some topics were audited: {', '.join(told['topics'])}"
     if not told["complete"]:

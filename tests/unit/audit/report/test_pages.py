@@ -165,7 +165,7 @@ def test_summary_says_it_in_one_sentence(document: dict[str, Any], text: str) ->
 @pytest.mark.parametrize(
     ("proven", "text", "nothing"),
     [
-        (False, "Nothing was compared: neither side holds a record in scope.", True),
+        (False, "Nothing was compared, so nothing is proven: neither side holds a record in scope.", True),
         (True, "No record has come since the last audit; what was proven then still stands.", False),
     ],
 )
@@ -181,7 +181,29 @@ def test_audit_since_a_time_that_no_record_has_stands_on_nothing() -> None:
     """What was proven before was not what was asked for."""
     empty = audits.partition_result(0, (), source_to=0, verified_to=0)
     document = told(replace(audits.result([empty]), since="2026-01-31"))
-    assert jsonreport.summary(document) == "Nothing was compared: no record is as young as 2026-01-31."
+    text = "Nothing was compared, so nothing is proven: no record is as young as 2026-01-31."
+    assert jsonreport.summary(document) == text
+
+
+def test_audit_behind_an_adoption_does_not_say_that_both_sides_are_empty() -> None:
+    """They hold what somebody else has copied, which no audit compares: the copy begins behind that."""
+    behind = replace(
+        audits.partition_result(0, (), source_to=200, verified_to=200),
+        source_from=200,
+        target_from=200,
+        begin=200,
+        verified_timestamp_ms=-1,
+    )
+    document = told(audits.result([behind, behind]))
+    assert (document["verdict"], document["nothing_compared"], document["begun_behind"]) == (
+        "PASS",
+        True,
+        400,
+    )
+    assert jsonreport.summary(document) == (
+        "Nothing was compared, so nothing is proven: no record has come since the copies began. The 400 "
+        "source offsets before that were not copied by this flow, and are not looked at."
+    )
 
 
 def test_sample_is_called_one() -> None:
