@@ -21,7 +21,7 @@ from onceover.copy.loop import CopyLoop, CopySettings, Until
 from onceover.copy.review import Reviewer
 from onceover.copy.sessionstart import SessionStart
 from onceover.copy.waits import Waits, aborted_count, aborted_note, slowed_note
-from onceover.errors import MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, Superseded
+from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable, Superseded
 from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle, TryOtherwise
 from onceover.kafka import calls
@@ -40,7 +40,7 @@ from onceover.state.fencing import LANE_TIMEOUT_MS
 from onceover.state.log import StateLog
 from onceover.state.read import read_log
 from onceover.state.records.enrolment import Enrolment, owned, read_enrolments
-from onceover.state.records.layout import check_clusters, check_mine, layout_in
+from onceover.state.records.layout import check_clusters, check_mine, check_told, layout_in
 from onceover.state.steps import Step, reached
 from onceover.stops.aside import TroubleSide
 from onceover.stops.codes import StopCode
@@ -262,14 +262,7 @@ class LaneSession:
 
     def _check_layout(self, state: Mapping[str, Any]) -> None:
         found = layout_in(state)
-        if found is not None and found.generation < self._me.generation:
-            # Its own could be read before the lane was started: nobody has taken over.
-            raise NotNow(
-                f"the state is told as it was before generation {self._me.generation}",
-                where=self._task.target.alias,
-                expected=f"generation {self._me.generation}, or a newer one",
-                seen=f"generation {found.generation}, as of a broker that leads it no more",
-            )
+        check_told(found, self._me.generation, self._task.target.alias)
         seen = check_mine(found, self._me.generation, self._me.run)
         if seen.ended_at_ms is not None:
             raise Superseded("the run has ended")

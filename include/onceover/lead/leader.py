@@ -37,6 +37,7 @@ from onceover.state.records.layout import (
     Layout,
     check_clusters,
     check_mine,
+    check_told,
     delivery_with,
     ever_handled,
     fence_bound,
@@ -443,6 +444,7 @@ class Leader:
         seen = layout_in(self.state.values)
         if not own.ready and seen == own:
             return  # seized, and nobody has started since
+        check_told(seen, own.generation, self._target.alias)
         check_mine(seen, own.generation, own.run)
 
     def _own(self) -> Layout:

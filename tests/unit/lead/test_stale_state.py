@@ -133,3 +133,12 @@ def test_a_start_of_a_state_that_has_lost_its_end_leads_above_all_that_has_copie
     assert (started.generation, started.fence_up_to) == (6, MOST_LANES)
     assert {names.lane_id(FLOW, lane) for lane in range(MOST_LANES)} <= set(taken)
     assert scene.supervisor().start().fence_up_to == started.lanes
+
+
+def test_a_run_whose_state_has_lost_its_end_is_not_told_that_another_has_taken_over(scene: Leading) -> None:
+    """Nobody copies then, and whoever starts runs has to hear of it: read anew, the log ends before it."""
+    older = scene.led().leader.state.values[names.LAYOUT]
+    running = scene.led()
+    running.leader.state.values[names.LAYOUT] = older
+    with pytest.raises(Retriable, match="as it was before generation 2"):
+        running.leader.check()

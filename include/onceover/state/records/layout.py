@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import Fenced, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
 from onceover.state import names
 from onceover.state.codes import StateCode
@@ -285,6 +285,23 @@ def check_mine(seen: Layout | None, generation: int, run: str) -> Layout:
     if seen is not None and (seen.generation, seen.run) == (generation, run) and seen.ready:
         return seen
     raise taken_over(seen, f"generation {generation}, ready")
+
+
+def check_told(seen: Layout | None, generation: int, where: str) -> None:
+    """Believe no layout of before one's own, which could be read when it began: nobody has taken over.
+
+    Raises:
+        NotNow: it is one.
+    """
+    if seen is not None and seen.generation < generation:
+        raise NotNow(
+            f"the state is told as it was before generation {generation}",
+            where=where,
+            expected=f"generation {generation}, or a newer one",
+            seen=f"generation {seen.generation}, as of a broker that leads it no more, or a log that has lost"
+            " its end to an unclean election",
+            resolve="if it lasts, start the flow again: it leads above all that has copied",
+        )
 
 
 def taken_over(seen: Layout | None, expected: str) -> Fenced:
