@@ -145,32 +145,37 @@ class StateLog:
         told = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
         end = max(told, self._least) if wait else told
         deadline, patience, backoff = Deadline(_CATCH_UP_S), Deadline(_NOT_NOW_S), Backoff()
+        # Judged by what was read, not by how long that took: a machine that was asleep has read all the same.
         while self._offset < end:
+            if deadline.passed:
+                raise self._unread(told, end)
             try:
                 self._step(_WAIT_MS, _CATCH_UP_S)
             except NotNow as error:
                 backoff.pause(patience, error)
-            if deadline.passed and told < end:
-                # Looked for anew the next time, by what other brokers say.
-                self.close()
-                raise Retriable(
-                    f"{self._tp} cannot be read to its end: who answers for it does not show what it holds",
-                    where=self._cluster.alias,
-                    expected=f"an end at {end} or later",
-                    seen=f"one at {told}, as of a broker that leads it no more and has not heard of that",
-                    resolve="run again; if it lasts, look for a broker that is cut off from the others",
-                )
-            if deadline.passed:
-                raise Retriable(
-                    f"{self._tp} cannot be read to its end: a transaction is open",
-                    expected=f"LSO at {end} or later",
-                    seen=f"readable up to {self._offset}",
-                    resolve="if it lasts, nobody ends it any more: `kafka-transactions.sh describe-producers"
-                    f" --topic {self._tp.topic} --partition {self._tp.partition}` tells whose it is,"
-                    f" `kafka-transactions.sh abort --topic {self._tp.topic} --partition {self._tp.partition}"
-                    f" --start-offset {self._offset}` ends it",
-                )
         return self.values
+
+    def _unread(self, told: int, end: int) -> Retriable:
+        """Return why the log could not be read up to ``end``; its leader has ``told`` of an end."""
+        if told < end:
+            # Looked for anew the next time, by what other brokers say.
+            self.close()
+            return Retriable(
+                f"{self._tp} cannot be read to its end: who answers for it does not show what it holds",
+                where=self._cluster.alias,
+                expected=f"an end at {end} or later",
+                seen=f"one at {told}, as of a broker that leads it no more and has not heard of that",
+                resolve="run again; if it lasts, look for a broker that is cut off from the others",
+            )
+        return Retriable(
+            f"{self._tp} cannot be read to its end: a transaction is open",
+            expected=f"LSO at {end} or later",
+            seen=f"readable up to {self._offset}",
+            resolve="if it lasts, nobody ends it any more: `kafka-transactions.sh describe-producers"
+            f" --topic {self._tp.topic} --partition {self._tp.partition}` tells whose it is,"
+            f" `kafka-transactions.sh abort --topic {self._tp.topic} --partition {self._tp.partition}"
+            f" --start-offset {self._offset}` ends it",
+        )
 
     def poll(self, *, held_ms: int = 0) -> bool:
         """Read what has come, without waiting for a broker that is slow or silent; tell whether anything did.

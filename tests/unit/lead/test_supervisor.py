@@ -313,12 +313,13 @@ def test_an_enrolment_whose_answer_is_lost_is_planned_anew(
     """It is there once in the end, with one start."""
     run = scene.supervisor()
     run.start()
-    # For what is open the coordinator is waited for, which here ends nothing by itself.
-    monkeypatch.setattr("onceover.state.log._CATCH_UP_S", 0.05)
-    monkeypatch.setattr("onceover.lead.leader._RECOVERY_PAUSE_S", (0.0, 0.0))
     scene.west.codes[lost].append("the connection is lost")
-    with pytest.raises(OnceoverError):
-        run.discover()
+    with monkeypatch.context() as patched:
+        # For what is open the coordinator is waited for, which here ends nothing by itself.
+        patched.setattr("onceover.state.log._CATCH_UP_S", 0.05)
+        patched.setattr("onceover.lead.leader._RECOVERY_PAUSE_S", (0.0, 0.0))
+        with pytest.raises(OnceoverError):
+            run.discover()
     assert scene.enrolled() == {} and scene.progress() == {}
     scene.led()
     assert set(scene.enrolled()) == {"shop.orders"}

@@ -153,6 +153,19 @@ def test_catch_up_gives_up_when_a_transaction_stays_open(monkeypatch: pytest.Mon
         log_of(FakeTarget([], high_watermark=2, lso=1)).catch_up()
 
 
+def test_what_was_read_counts_however_long_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that slept amid the answer was told that a transaction is open."""
+    target = FakeTarget([answer([state(0, a=1)])], high_watermark=1, lso=1)
+
+    class Asleep:
+        @property
+        def passed(self) -> bool:
+            return bool(target.fetched_from)
+
+    monkeypatch.setattr(statelog, "Deadline", lambda _seconds: Asleep())
+    assert log_of(target).catch_up() == {"a": 1}
+
+
 def test_readers_of_the_layout_read_committed() -> None:
     """An unready layout of a dead starter would be believed otherwise."""
     target = FakeTarget([answer([state(0, a=1)])], high_watermark=1, lso=1)
