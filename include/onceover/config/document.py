@@ -117,6 +117,9 @@ def _refused(text: str, where: str, page: str, loader: _Loader) -> Fault | None:
 # What PyYAML raises where a tag (`!!int ""`, `!!bool maybe`, `!!timestamp soon`) does not fit its value.
 _UNREADABLE: Final = (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError, TypeError)
 _NULL: Final = "tag:yaml.org,2002:null"
+_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+# What YAML 1.1 takes for a number to base 8 (010 is 8) or 60 (1:30 is 90), and nobody else does.
+_OTHER_BASES: Final = re.compile(r"[-+]?0[0-7_]+|[^:]*:.*")
 
 
 class _Reader:
@@ -150,14 +153,17 @@ class _Reader:
             return [self._value(item, path) for item in node.value]
         if node.tag != _NULL and self._as_written(path):
             return str(node.value)
+        if node.tag in _NUMBERS and _OTHER_BASES.fullmatch(node.value):
+            problem = "the value is a number to base 8 or 60 in YAML 1.1, by a leading 0 or a colon"
+            return self._refused(node, path, problem, "write it as a decimal number, or in quotes as a text")
         try:
             return self._scalars.construct_object(node)
         except _UNREADABLE:
-            line = node.start_mark.line + 1
-            self.faults.append(
-                Fault(self._where, _dotted(path), "the value cannot be read", _QUOTE_FIX, line)
-            )
-            return None
+            return self._refused(node, path, "the value cannot be read", _QUOTE_FIX)
+
+    def _refused(self, node: yaml.Node, path: Path, problem: str, fix: str) -> None:
+        line = node.start_mark.line + 1
+        self.faults.append(Fault(self._where, _dotted(path), problem, fix, line))
 
 
 def substitute(value: Any, environ: Mapping[str, str]) -> Any:

@@ -146,8 +146,12 @@ def read_bytes(path: Path, noun: str) -> bytes:
 
 
 def by_line(faults: list[Fault]) -> list[Fault]:
-    """Return the faults as they come in the file."""
-    return sorted(faults, key=lambda fault: (fault.line or 0, fault.key))
+    """Return the faults as they come in the file; of a value that cannot be read, nothing else."""
+    first: dict[tuple[int, str, str], Fault] = {}
+    for fault in faults:
+        # Of the file as a whole there may be several.
+        first.setdefault((fault.line or 0, fault.key, "" if fault.key else fault.problem), fault)
+    return [first[place] for place in sorted(first)]
 
 
 def _is_login(path: tuple[str, ...]) -> bool:

@@ -95,6 +95,12 @@ def test_text_that_is_no_flow_file_is_refused_without_repeating_it(
     assert SECRET not in repr((str(error), error.as_dict(), error.__cause__, error.__context__))
 
 
+def test_of_a_value_that_cannot_be_read_nothing_else_is_told(write_flow: FlowWriter) -> None:
+    """It was null to what looked at it next, which said so."""
+    error = _error(write_flow("flow: f\nlanes: 010"))
+    assert ["base 8" in fault.problem for fault in error.faults if fault.key == "lanes"] == [True]
+
+
 def test_a_key_with_line_breaks_stays_in_one_line(write_flow: FlowWriter) -> None:
     """One fault, one line: also on a terminal that obeys control characters."""
     error = _error(write_flow('{"a\\nb": 1, flow: "x\\n\\e[2J"}'))

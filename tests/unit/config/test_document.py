@@ -50,3 +50,21 @@ def test_what_is_wrong_is_named_with_the_nearest_line() -> None:
     assert fault.line == 6
     _, _, (fault,) = _read('flow: f\n  include: ["flights.*"', yaml.CSafeLoader)
     assert fault.line == 2
+
+
+@pytest.mark.parametrize("text", ["010", "-010", "0_7", "1:30", "-1:30", "1:30.5", "!!int 010"])
+def test_a_number_that_is_another_one_to_yaml_is_refused(text: str) -> None:
+    """Eight lanes were started for 010, and 90 taken for 1:30."""
+    data, _, (fault,) = _read(f"flow: f\nlanes: {text}\n", yaml.CSafeLoader)
+    assert (data, fault.key, fault.line) == ({"flow": "f", "lanes": None}, "lanes", 2)
+    assert "base 8 or 60" in fault.problem and text not in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("10", 10), ("0x10", 16), ("0.5", 0.5), ("-1", -1), ("'010'", "010"), ("08", "08")],
+)
+def test_any_other_number_is_what_it_looks_like(text: str, value: object) -> None:
+    """To base 16, too."""
+    data, _, faults = _read(f"lanes: {text}\n", yaml.CSafeLoader)
+    assert (data, faults) == ({"lanes": value}, [])
