@@ -262,7 +262,8 @@ class LaneSession:
 
     def _check_layout(self, state: Mapping[str, Any]) -> None:
         found = layout_in(state)
-        check_told(found, self._me.generation, self._task.target.alias)
+        if found is not None:
+            check_told(found.generation, self._me.generation, self._me.flow, self._task.target.alias)
         seen = check_mine(found, self._me.generation, self._me.run)
         if seen.ended_at_ms is not None:
             raise Superseded("the run has ended")

@@ -444,7 +444,8 @@ class Leader:
         seen = layout_in(self.state.values)
         if not own.ready and seen == own:
             return  # seized, and nobody has started since
-        check_told(seen, own.generation, self._target.alias)
+        if seen is not None:
+            check_told(seen.generation, own.generation, self._flow.name, self._target.alias)
         check_mine(seen, own.generation, own.run)
 
     def _own(self) -> Layout:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.clock import now_ms
-from onceover.errors import NotNow
 from onceover.kafka.ports import Cluster
 from onceover.state import names
 from onceover.state.log import StateLog
 from onceover.state.records.enrolment import Enrolment, read_enrolments
-from onceover.state.records.layout import Layout, layout_in
+from onceover.state.records.layout import Layout, check_told, layout_in
 from onceover.state.records.runstate import FlowRun, read_heartbeat, run_of
 
 
@@ -57,14 +56,7 @@ def read_flow_state(target: Cluster, flow: str, since: int = 0) -> FlowState:
         Retriable: the target is away, or a transaction stays open, or it is of before ``since``.
     """
     state = FlowState(*read_values(target, flow, wait=True))
-    seen = 0 if state.layout is None else state.layout.generation
-    if seen < since:
-        raise NotNow(
-            f"{names.state_topic(flow)} is told as it was before generation {since}",
-            where=target.alias,
-            expected=f"generation {since}, which was written a moment ago",
-            seen=f"generation {seen}",
-        )
+    check_told(0 if state.layout is None else state.layout.generation, since, flow, target.alias)
     return state
 
 

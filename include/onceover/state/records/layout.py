@@ -287,19 +287,23 @@ def check_mine(seen: Layout | None, generation: int, run: str) -> Layout:
     raise taken_over(seen, f"generation {generation}, ready")
 
 
-def check_told(seen: Layout | None, generation: int, where: str) -> None:
-    """Believe no layout of before one's own, which could be read when it began: nobody has taken over.
+def check_told(told: int, own: int, flow: str, where: str) -> None:
+    """Believe no state of before one's own generation, which could be read when it began.
+
+    Args:
+        told: the newest generation that is shown; 0 for none. ``own`` is the caller's.
+        where: the target's alias.
 
     Raises:
-        NotNow: it is one.
+        NotNow: it is of before. Nobody has taken over.
     """
-    if seen is not None and seen.generation < generation:
+    if told < own:
         raise NotNow(
-            f"the state is told as it was before generation {generation}",
+            f"{names.state_topic(flow)} is told as it was before generation {own}",
             where=where,
-            expected=f"generation {generation}, or a newer one",
-            seen=f"generation {seen.generation}, as of a broker that leads it no more, or a log that has lost"
-            " its end to an unclean election",
+            expected=f"generation {own}, or a newer one",
+            seen=f"generation {told}, as of a broker that leads it no more, or a log that has lost its end to"
+            " an unclean election",
             resolve="if it lasts, start the flow again: it leads above all that has copied",
         )
 
