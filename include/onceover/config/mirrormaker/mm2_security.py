@@ -116,10 +116,11 @@ def translate_client(alias: str, java: Mapping[str, str], *, literal: bool = Fal
     result = ClientTranslation(literal=literal)
     for key, value in java.items():
         plain = ENV_PROVIDER.sub(r"${\1}", value)
-        if key == PROTOCOL and not literal and _PROVIDER.search(ENV_PROVIDER.sub("", value)):
+        is_elsewhere = _PROVIDER.search(ENV_PROVIDER.sub("", value))
+        if is_elsewhere and key == PROTOCOL and not literal:
             # Left out, it would be PLAINTEXT.
-            _put_variable(result, alias, key)
-        elif _PROVIDER.search(ENV_PROVIDER.sub("", value)):
+            result.client[key] = _as_variable(result, alias, key)
+        elif is_elsewhere:
             result.dropped.append(
                 (key, "refers to a config provider; set the librdkafka key to ${NAME} instead")
             )
@@ -155,19 +156,15 @@ def reason_for(key: str) -> str:
 def _put(result: ClientTranslation, alias: str, key: str, value: str) -> None:
     """Set ``key``; a secret that stands in the file is replaced by a variable of its own."""
     if not result.literal and is_secret(key) and not re.fullmatch(r"\$\{\w+\}", value):
-        _put_variable(result, alias, key)
-    else:
-        result.client[key] = value
+        value = _as_variable(result, alias, key)
+    result.client[key] = value
 
 
-def _variable(alias: str, key: str) -> str:
-    return f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
-
-
-def _put_variable(result: ClientTranslation, alias: str, key: str) -> None:
-    name = _variable(alias, key)
-    result.variables[name] = key
-    result.client[key] = f"${{{name}}}"
+def _as_variable(result: ClientTranslation, alias: str, key: str, said: str | None = None) -> str:
+    """Return the reference to a variable of its own, which is said to hold ``said``, or else ``key``."""
+    name = f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
+    result.variables[name] = said or key
+    return f"${{{name}}}"
 
 
 def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
@@ -206,9 +203,7 @@ def _extensions(result: ClientTranslation, alias: str, options: Mapping[str, str
             result.dropped.append((f"{_JAAS}.{option}", f"{error.problem}; {error.fix}"))
             continue
         if not result.literal and "${" not in text and SECRET_WORD.search(name):
-            variable = _variable(alias, f"{_EXTENSIONS}.{name}")
-            result.variables[variable] = f"{name} of {_EXTENSIONS}"
-            text = f"${{{variable}}}"
+            text = _as_variable(result, alias, f"{_EXTENSIONS}.{name}", f"{name} of {_EXTENSIONS}")
         pairs.append(f"{name}={text}")
     if pairs:
         result.client[_EXTENSIONS] = ",".join(pairs)
