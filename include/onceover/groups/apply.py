@@ -212,11 +212,14 @@ class GroupSync:
         barred = self._reader.unwritable({row.facts.receiving.topic for s in every for row in s.writes})
         permitted = []
         for steps in every:
-            refused = [row for row in steps.writes if row.facts.receiving.topic in barred]
-            applied.refused += [_barred(row, applied.plan.view.receiving) for row in refused]
-            kept = tuple(row for row in steps.writes if row not in refused)
+            kept = []
+            for row in steps.writes:
+                if row.facts.receiving.topic in barred:
+                    applied.refused.append(_barred(row, applied.plan.view.receiving))
+                else:
+                    kept.append(row)
             if kept or steps.keeps:
-                permitted.append(replace(steps, writes=kept))
+                permitted.append(replace(steps, writes=tuple(kept)))
         return permitted
 
     def _remembered(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> list[GroupSteps]:
