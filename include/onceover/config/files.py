@@ -118,11 +118,7 @@ class ConfigKind:
             UsageError: it cannot be read, or is no YAML.
         """
         content = read_bytes(path, self.noun)
-        try:
-            text = content.decode()
-        except UnicodeDecodeError:
-            raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
-        document, faults = parse_yaml(text, str(path), self.page, as_written=_is_login)
+        document, faults = parse_yaml(decoded(content, path), str(path), self.page, as_written=_is_login)
         if document is None:
             raise BadConfig(faults)
         return content, document, faults
@@ -143,6 +139,20 @@ def read_bytes(path: Path, noun: str) -> bytes:
     if len(content) > _MAX_FILE_BYTES:
         raise BadConfig([Fault(str(path), "", "is larger than 1 MiB", f"name a {noun}")])
     return content
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        UsageError: it is none.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        fault = Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")
+    # Outside the handler: an exception's context would carry the file, which may hold a password.
+    raise BadConfig([fault])
 
 
 def by_line(faults: list[Fault]) -> list[Fault]:

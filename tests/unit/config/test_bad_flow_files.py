@@ -95,6 +95,15 @@ def test_text_that_is_no_flow_file_is_refused_without_repeating_it(
     assert SECRET not in repr((str(error), error.as_dict(), error.__cause__, error.__context__))
 
 
+def test_a_file_that_is_no_text_goes_along_with_no_error(tmp_path: Path) -> None:
+    """Python's own error holds all of it."""
+    path = tmp_path / "orders.yaml"
+    path.write_bytes(SECRET.encode() + b"\xff")
+    error = _error(path)
+    assert "is not UTF-8 text" in str(error)
+    assert SECRET not in repr((error.__cause__, error.__context__))
+
+
 def test_of_a_value_that_cannot_be_read_nothing_else_is_told(write_flow: FlowWriter) -> None:
     """It was null to what looked at it next, which said so."""
     error = _error(write_flow("flow: f\nlanes: 010"))

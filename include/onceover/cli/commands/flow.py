@@ -16,7 +16,7 @@ from onceover.cli.terminal.output import CommandResult
 from onceover.config.clients.clusterspec import ClusterSpec
 from onceover.config.clients.resolve import ClientConfig
 from onceover.config.faults import BadConfig, Fault
-from onceover.config.files import read_bytes
+from onceover.config.files import decoded, read_bytes
 from onceover.config.flow.advice import advise
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import flows_dir, load_flow
@@ -104,7 +104,7 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
         UsageError: ``path`` cannot be read or translated, or a file exists already.
     """
     origin, folder = Path(path), Path(out_dir)
-    result = import_mm2(_read(origin), origin)
+    result = import_mm2(decoded(read_bytes(origin, "MirrorMaker 2 properties file"), origin), origin)
     files = {folder / f"{flow.name}.yaml": flow.text for flow in result.flows}
     folders = [file for file in files if file.is_dir()]
     if folders:
@@ -194,10 +194,3 @@ def _faults(file: Path) -> tuple[Fault, ...]:
     except BadConfig as error:
         return error.faults
     return ()
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_bytes(path, "MirrorMaker 2 properties file").decode()
-    except UnicodeDecodeError:
-        raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None

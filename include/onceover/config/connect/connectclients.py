@@ -30,7 +30,7 @@ from onceover.config.connect.workerfile import (
 )
 from onceover.config.document import substitute
 from onceover.config.faults import BadConfig, Fault, Invalid
-from onceover.config.files import read_bytes
+from onceover.config.files import decoded, read_bytes
 from onceover.config.home import variables
 from onceover.config.properties import parse_properties
 from onceover.errors import UsageError
@@ -199,9 +199,7 @@ def _worker_properties(file: ConnectFile) -> dict[str, str]:
     if path is None:
         return inline
     try:
-        entries = parse_properties(read_bytes(path, "file of worker properties").decode())
-    except UnicodeDecodeError:
-        problem, fix = "is not UTF-8 text", "save it as UTF-8"
+        entries = parse_properties(decoded(read_bytes(path, "file of worker properties"), path))
     except Invalid as error:
         problem, fix = error.problem, error.fix
     else:
