@@ -12,6 +12,7 @@ protocol promises is damaged, and ends the connection (``kafka.link.connection``
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import IntEnum
 from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -59,6 +60,19 @@ GROUP = 0
 TRANSACTION = 1
 NO_EPOCH = -1
 _NO_TOPIC_ID = UUID(int=0)
+
+
+class AclOperation(IntEnum):
+    """What a broker says that we may do with a topic, a group or the cluster, by the protocol's codes."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
 
 
 class CommittedOffset(NamedTuple):

@@ -10,6 +10,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from onceover.kafka import calls
 from onceover.kafka.answers import failure
 from onceover.kafka.ports import Cluster
 from onceover.txn.classify import Action, Api, classify
@@ -21,17 +22,6 @@ _FETCH_VERSION: Final = 4
 _PRODUCE_VERSION: Final = 7
 _PRODUCE_MS: Final = 10_000
 _TOPIC_AUTHORIZATION_FAILED: Final = 29
-# AclOperation's codes.
-_OPERATIONS: Final = {
-    3: "READ",
-    4: "WRITE",
-    5: "CREATE",
-    6: "DELETE",
-    7: "ALTER",
-    8: "DESCRIBE",
-    10: "DESCRIBE_CONFIGS",
-    11: "ALTER_CONFIGS",
-}
 
 
 class TopicFacts(NamedTuple):
@@ -142,5 +132,5 @@ def _facts(topic: Any) -> TopicFacts:
     replicas = [len(partition.replica_nodes) for partition in topic.partitions]
     # The codec has taken the bit field apart.
     codes = set(topic.authorized_operations or ())
-    allowed = frozenset(name for code, name in _OPERATIONS.items() if code in codes)
+    allowed = frozenset(operation.name for operation in calls.AclOperation if operation in codes)
     return TopicFacts(min(replicas, default=-1), allowed)

@@ -25,8 +25,6 @@ from onceover.model import TopicPartition
 LIST_GROUPS_KEY: Final = 16
 _TYPES_SINCE: Final = 5
 _STATES_SINCE: Final = 4
-# AclOperation's code.
-_DESCRIBE: Final = 8
 CLASSIC: Final = "classic"
 
 
@@ -64,7 +62,7 @@ def lists_all_groups(connection: Channel) -> bool:
 
     def read(answer: Any) -> bool:
         # The codec has taken the bit field apart.
-        return answer.error_code == 0 and _DESCRIBE in (answer.authorized_operations or ())
+        return answer.error_code == 0 and calls.AclOperation.DESCRIBE in (answer.authorized_operations or ())
 
     return connection.call(request, DescribeClusterResponse, read)
 

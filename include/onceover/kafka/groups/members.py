@@ -18,8 +18,6 @@ from onceover.txn.classify import Action, Api, classify
 _VERSION: Final = 5
 _CONSUMER_PROTOCOL: Final = "consumer"
 _GROUP_AUTHORIZATION_FAILED: Final = 30
-# AclOperation's code.
-_READ: Final = 3
 T = TypeVar("T")
 
 
@@ -83,7 +81,7 @@ def check_may_commit(cluster: Brokers, group: str) -> None:
     except UsageError as error:
         # READ brings along what it takes to ask.
         raise _refused(cluster, group) from error
-    if allowed is not None and _READ not in allowed:
+    if allowed is not None and calls.AclOperation.READ not in allowed:
         raise _refused(cluster, group)
 
 
