@@ -15,6 +15,19 @@ from onceover.config.home import ENVIRONMENT_FILE, render_environment
 EAST = "ONCEOVER_TEST_EAST"
 
 
+@pytest.fixture
+def odd_flow(tmp_path: Path) -> Path:
+    """The file of a flow whose source is Connection odd."""
+    flow = tmp_path / "orders.yaml"
+    flow.write_text(
+        "flow: orders\n"
+        "source: {alias: a, connection: odd}\n"
+        "target: {alias: b, client: {bootstrap.servers: '127.0.0.1:2'}}\n"
+        "topics: {include: [x]}\n"
+    )
+    return flow
+
+
 def test_a_variable_that_the_embedded_clusters_leave_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +72,7 @@ def test_a_store_that_refuses_one_keeps_no_other_flow_away(monkeypatch: pytest.M
     "text", ['{"conn_type": "kafka", "password": "hunter2-planted"', "{hunter2-planted}", " "]
 )
 def test_a_connection_that_airflow_cannot_read_is_not_called_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+    odd_flow: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """Airflow goes on as if it were not there; it is created in vain beside that one."""
     from onceover.config.flow.load import load_flow
@@ -67,15 +80,8 @@ def test_a_connection_that_airflow_cannot_read_is_not_called_missing(
     from onceover_airflow.errors import TaskFailed
 
     monkeypatch.setenv("AIRFLOW_CONN_ODD", text)
-    flow = tmp_path / "orders.yaml"
-    flow.write_text(
-        "flow: orders\n"
-        "source: {alias: a, connection: odd}\n"
-        "target: {alias: b, client: {bootstrap.servers: '127.0.0.1:2'}}\n"
-        "topics: {include: [x]}\n"
-    )
     with pytest.raises(TaskFailed) as caught:
-        connection_environment(load_flow(flow))
+        connection_environment(load_flow(odd_flow))
     (missing,) = connections_given(["odd"])[1].values()
     for told in (str(caught.value), missing):
         is_there = "AIRFLOW_CONN_ODD" in told and "cannot read" in told
@@ -85,20 +91,13 @@ def test_a_connection_that_airflow_cannot_read_is_not_called_missing(
 
 @pytest.mark.parametrize("extra", [["hunter2-planted"], 5, "hunter2-planted", None])
 def test_an_extra_that_holds_no_keys_is_refused_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: object
+    odd_flow: Path, monkeypatch: pytest.MonkeyPatch, extra: object
 ) -> None:
     """Airflow takes any JSON for one where it comes from the environment."""
     from onceover.config.flow.load import load_flow
     from onceover_airflow.access.connections import connection_environment
 
     monkeypatch.setenv("AIRFLOW_CONN_ODD", json.dumps({"conn_type": "kafka", "extra": extra}))
-    flow = tmp_path / "orders.yaml"
-    flow.write_text(
-        "flow: orders\n"
-        "source: {alias: a, connection: odd}\n"
-        "target: {alias: b, client: {bootstrap.servers: '127.0.0.1:2'}}\n"
-        "topics: {include: [x]}\n"
-    )
     with pytest.raises(BadConfig, match="has no client keys in extra") as caught:
-        connection_environment(load_flow(flow))
+        connection_environment(load_flow(odd_flow))
     assert "hunter2" not in str(caught.value)
