@@ -122,11 +122,11 @@ def _written(path: str) -> str:
             raise _without_secret(f"{path} is larger than any", f"correct {SECRET_FILE_VARIABLE}")
         return content.decode().removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
-        # What cannot be decoded would be quoted.
         seen = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise _without_secret(
-            f"{path} cannot be read: {seen}", f"correct {SECRET_FILE_VARIABLE}, or the file's mode"
-        ) from None
+    # Outside the handler: what cannot be decoded would be quoted, and be in this error's context.
+    raise _without_secret(
+        f"{path} cannot be read: {seen}", f"correct {SECRET_FILE_VARIABLE}, or the file's mode"
+    )
 
 
 def _without_secret(why: str, resolve: str) -> UsageError:

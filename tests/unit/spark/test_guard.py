@@ -121,7 +121,8 @@ def test_a_secret_in_a_file_reaches_the_job_and_its_place_does_not(
 
 
 @pytest.mark.parametrize(
-    "content", [None, b"", b"short", f"{SECRET}\n\n".encode(), b"\xff" * 20, b"s" * 9999]
+    "content",
+    [None, b"", b"short", f"{SECRET}\n\n".encode(), b"\xff" * 20, SECRET.encode() + b"\xff", b"s" * 9999],
 )
 def test_a_file_without_a_good_secret_is_named_and_not_quoted(
     flow: Path, content: bytes | None, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +135,7 @@ def test_a_file_without_a_good_secret_is_named_and_not_quoted(
     with pytest.raises(UsageError, match=str(kept)) as caught:
         jobs(flow, "spark://h:7077")
     assert (caught.value.code, SECRET in str(caught.value.as_dict())) == ("SPARK_SECRET", False)
+    assert SECRET not in repr(caught.value.__context__)
     kept.write_text(SECRET)
     monkeypatch.setenv(SECRET_VARIABLE, SECRET)
     with pytest.raises(UsageError, match="both set") as both:
