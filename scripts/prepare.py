@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Final
 
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, Retriable
 from onceover.process.java import ensure_java
 from onceover.spark.launch import archive
 from onceover_lab.embed.jars import COORDINATES, DEFAULT_VERSION, JAR_SETS, kafka_jars
 from onceover_lab.embed.makearchive import make_archive
 
 log = logging.getLogger("setup")
+
+# A trial talks with a broker that starts on a busy machine: one that fails says little.
+_TRIES: Final = 3
 
 
 def main() -> int:
@@ -28,13 +35,24 @@ def main() -> int:
             ):
                 log.info("Kafka %s, %s: %d jars", version, jar_set, len(list(path.glob("*.jar"))))
         for jar_set in JAR_SETS:
-            name = make_archive(DEFAULT_VERSION, jar_set).name
+            name = _made(partial(make_archive, DEFAULT_VERSION, jar_set)).name
             log.info("Kafka %s, %s, starts quicker with %s", DEFAULT_VERSION, jar_set, name)
-        log.info("Spark starts quicker with %s", archive.make_archive().name)
+        log.info("Spark starts quicker with %s", _made(archive.make_archive).name)
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 -- an expected failure: its text says what to do
         return error.exit_code
     return 0
+
+
+def _made(make: Callable[[], Path]) -> Path:
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            return make()
+        except Retriable as error:
+            if not tries_left:
+                raise
+            log.info("once more, %d tries left: %s", tries_left, error)
+    raise AssertionError
 
 
 if __name__ == "__main__":

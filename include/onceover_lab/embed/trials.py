@@ -14,7 +14,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -35,6 +41,9 @@ from onceover.process.children import POLL_INTERVAL_S
 from onceover_lab.embed.ports import LOOPBACK
 
 _NAME: Final = "trial"
+# Nobody joins it: a group whose members come takes offsets from these alone, and the reader of the other one
+# joins whenever it is told of a new partition.
+_NOBODYS_GROUP: Final = "trial-of-nobody"
 _TIMEOUT_S: Final = 60.0
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -46,23 +55,18 @@ def use_broker(client: Mapping[str, str]) -> None:
         client: of somebody with all rights.
 
     Raises:
-        KafkaException: it refused.
-        Retriable: it answered too late.
+        Retriable: it refused, or answered too late.
     """
-    admin = AdminClient(dict(client))
-    _await(admin.create_topics([NewTopic(_NAME, 1, 1)]))
-    _await(admin.create_partitions([NewPartitions(_NAME, 2)]))
-    reader = Consumer({**client, "group.id": _NAME, "auto.offset.reset": "earliest"})
-    reader.subscribe([_NAME])
-    for codec in _CODECS:
-        _write(client, codec, reader)
-        _until(lambda: reader.poll(POLL_INTERVAL_S) is not None, f"what {codec} has written is read")
-    reader.commit(asynchronous=False)
-    _await(admin.describe_consumer_groups([_NAME]))
-    reader.close()
-    _look_and_change(admin)
-    _await(admin.delete_consumer_groups([_NAME]))
-    _await(admin.delete_topics([_NAME]))
+    try:
+        admin = AdminClient(dict(client))
+        _await(admin.create_topics([NewTopic(_NAME, 1, 1)]))
+        _await(admin.create_partitions([NewPartitions(_NAME, 2)]))
+        _write_and_read(client, admin)
+        _look_and_change(admin)
+        _await(admin.delete_consumer_groups([_NAME, _NOBODYS_GROUP]))
+        _await(admin.delete_topics([_NAME]))
+    except KafkaException as error:
+        raise Retriable("the broker of the trial refused", where=LOOPBACK, seen=str(error)) from error
 
 
 def use_worker(port: int, folder: Path) -> None:
@@ -90,8 +94,29 @@ def use_worker(port: int, folder: Path) -> None:
     _ask(port, "DELETE", place)
 
 
-def _write(client: Mapping[str, str], codec: str, reader: Consumer) -> None:
+def _write_and_read(client: Mapping[str, str], admin: AdminClient) -> None:
+    reader = Consumer({**client, "group.id": _NAME, "auto.offset.reset": "earliest"})
+    try:
+        reader.subscribe([_NAME])
+        for codec in _CODECS:
+            _write(client, codec)
+            _until(lambda: reader.poll(POLL_INTERVAL_S) is not None, f"what {codec} has written is read")
+        reader.commit(asynchronous=False)
+        _await(admin.describe_consumer_groups([_NAME]))
+    finally:
+        reader.close()
+
+
+def _write(client: Mapping[str, str], codec: str) -> None:
     """Commit one transaction, with offsets in it, and abort another."""
+    nobody = Consumer({**client, "group.id": _NOBODYS_GROUP})
+    try:
+        _write_transactions(client, codec, nobody.consumer_group_metadata())
+    finally:
+        nobody.close()
+
+
+def _write_transactions(client: Mapping[str, str], codec: str, group: Any) -> None:
     # It says so when the coordinator is still loading, and tries again.
     quiet = {**client, "log_level": 0}
     producer = Producer({**quiet, "transactional.id": f"{_NAME}-{codec}", "compression.type": codec})
@@ -100,7 +125,7 @@ def _write(client: Mapping[str, str], codec: str, reader: Consumer) -> None:
         producer.begin_transaction()
         producer.produce(_NAME, key=b"key", value=b"value" * 100, partition=0)
         place = [TopicPartition(_NAME, 0, 0)]
-        producer.send_offsets_to_transaction(place, reader.consumer_group_metadata(), _TIMEOUT_S)
+        producer.send_offsets_to_transaction(place, group, _TIMEOUT_S)
         producer.flush(_TIMEOUT_S)
         end(_TIMEOUT_S)
 

@@ -10,10 +10,19 @@ from typing import ClassVar
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from onceover.errors import Retriable
 from onceover_lab.embed import kafka as kafka_module
+from onceover_lab.embed import trials
 from onceover_lab.embed.kafka import KafkaCluster
 from onceover_lab.embed.node import KafkaNode
 from onceover_lab.embed.ports import PortReservation
@@ -226,3 +235,36 @@ def _runs(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_a_trial_writes_offsets_of_a_group_that_its_reader_is_not_in(
+    source_cluster: SharedCluster, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Setup ended in CI: a reader's generation is an old one while it joins (ILLEGAL_GENERATION)."""
+    monkeypatch.setattr(trials, "_NAME", unique_name)
+    monkeypatch.setattr(trials, "_NOBODYS_GROUP", f"{unique_name}-of-nobody")
+    client = {"bootstrap.servers": source_cluster.bootstrap}
+    create_topic(client, unique_name)
+    reader = Consumer({**client, **QUIET, "group.id": unique_name})
+    try:
+        reader.subscribe([unique_name])
+        wait_until(lambda: reader.poll(0.1) is None and reader.assignment(), TIMEOUT_S, "it has joined")
+        trials._write(client, "none")
+    finally:
+        reader.close()
+    group = ConsumerGroupTopicPartitions(f"{unique_name}-of-nobody")
+    admin = AdminClient({**client, **QUIET})
+    answer = admin.list_consumer_group_offsets([group])
+    (place,) = answer[group.group_id].result(TIMEOUT_S).topic_partitions
+    assert (place.topic, place.partition, place.offset) == (unique_name, 0, 0)
+
+
+def test_a_trial_that_is_refused_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that setup says it in a line, and tries once more."""
+
+    def refuse(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+
+    monkeypatch.setattr(trials, "_await", refuse)
+    with pytest.raises(Retriable, match="refused"):
+        trials.use_broker({"bootstrap.servers": "127.0.0.1:1"})
