@@ -150,3 +150,27 @@ def test_a_public_class_name_stands_for_one_thing() -> None:
         found.setdefault(name, []).append(module)
     assert len(found) > 500
     assert {name: where for name, where in found.items() if len(where) > 1} == {}
+
+
+def _threads(tree: ast.AST) -> Iterator[str]:
+    """Yield the names, and those of attributes, that threads of our own are given."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not ast.unparse(node.value).startswith("threading.Thread("):
+            continue
+        yield from (ast.unparse(target) for target in node.targets)
+
+
+def test_threads_are_begun_where_it_is_told_that_none_is_to_be_had() -> None:
+    """By ``planning.background.begin``: Thread.start raises what nobody takes for passing."""
+    started = {
+        f"{name}:{node.lineno}"
+        for name, path in modules().items()
+        if name.startswith("onceover.") and "threading.Thread(" in path.read_text()
+        for tree in [parsed(path)]
+        for threads in [{"threading.Thread(", *_threads(tree)}]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith(".start")
+        and any(ast.unparse(node.func).removesuffix(".start").startswith(each) for each in threads)
+    }
+    assert started == set()

@@ -40,8 +40,8 @@ def complete() -> NoReturn:
     """Answer the shell that has asked, and end the process."""
     watchdog = threading.Timer(_DEADLINE_S, os._exit, (0,))
     watchdog.daemon = True
-    watchdog.start()
     try:
+        watchdog.start()
         _be_quiet()
         parser = build_parser()
         attach(parser)

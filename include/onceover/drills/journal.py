@@ -30,6 +30,7 @@ from onceover.kafka.admin.topics import Admin, TopicSpec, await_leaders
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
+from onceover.planning.background import begin
 from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.log import StateLog
@@ -354,7 +355,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="drill-heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        begin(self._thread)
         return self
 
     def __exit__(

@@ -19,6 +19,7 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.ports import Cluster
 from onceover.mirrormaker.look import CheckpointRound, FlowView, HeartbeatRound, OffsetSyncRound
 from onceover.mirrormaker.records import MirrorSettings
+from onceover.planning.background import begin
 from onceover.planning.plan import Refusal
 from onceover.positions.store import StoreDamaged
 
@@ -117,8 +118,9 @@ class MirrorOutput:
             self._current = settings
             self._wake.set()
         if settings.enabled and self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="mirrormaker", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="mirrormaker", daemon=True)
+            begin(thread)
+            self._thread = thread
 
     def finish(self) -> None:
         """Write what the run has ended with, within some seconds, and close everything."""

@@ -17,6 +17,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.errors import OnceoverError
 from onceover.kafka.ports import Cluster
 from onceover.operate.status import flow_status, stopped_partitions
+from onceover.planning.background import begin
 from onceover.positions.rate import Rate, RateMeter
 from onceover.wiring.flows import open_clusters
 
@@ -43,7 +44,7 @@ class ProgressLog:
         self._thread = threading.Thread(target=self._run, name="onceover-progress", daemon=True)
 
     def __enter__(self) -> ProgressLog:
-        self._thread.start()
+        begin(self._thread)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -19,6 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceover.errors import Retriable
+from onceover.planning.background import begin
 from onceover.spark.receipts import DDL
 from onceover.spark.worker import LanePlan, copy_lanes, nothing
 
@@ -64,7 +66,8 @@ def warm_up(spark: SparkSession, lanes: int) -> None:
         with suppress(Py4JError, PySparkException, ConnectionError):
             spark.range(lanes, numPartitions=lanes).mapInArrow(nothing, DDL).collect()
 
-    threading.Thread(target=load, name="onceover-warm-up", daemon=True).start()
+    with suppress(Retriable):
+        begin(threading.Thread(target=load, name="onceover-warm-up", daemon=True))
 
 
 def batch_of(query: StreamingQuery) -> int:

@@ -16,6 +16,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.errors import OnceoverError, unexpected
 from onceover.lead.ends import EndCheck
 from onceover.model import TopicPartition
+from onceover.planning.background import begin
 from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class UntilEnd:
             OnceoverError: it cannot be found out, or nothing is left but what nobody leads.
         """
         if self._thread.ident is None:
-            self._thread.start()
+            begin(self._thread)
         if self._error is not None:
             raise self._error
         return self._reached

@@ -54,6 +54,20 @@ def test_audit_goes_on_where_it_cannot_be_told(tmp_path: Path, caplog: pytest.Lo
     assert "cannot be told: No such file" in caplog.text
 
 
+def test_audit_goes_on_where_no_thread_is_to_be_had(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That tells how many ranges are done: what is compared is compared all the same."""
+
+    def none_left(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    with AuditProgressFile(path).counting("comparing", 3, lambda: 1):
+        pass
+    assert "cannot be told: no thread is to be had" in caplog.text
+
+
 def test_terminal_shows_each_stage_and_is_left_clean(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

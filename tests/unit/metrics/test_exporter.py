@@ -569,12 +569,12 @@ def test_a_canary_that_cannot_be_begun_is_begun_at_the_next_look(
     """Where no thread is to be had; it would be taken for one that runs, for ever."""
     left = ["can't start new thread"]
 
-    def start(_thread: CanaryThread) -> None:
+    def start(_thread: threading.Thread) -> None:
         if left:
             raise RuntimeError(left.pop())
         left.append("begun")
 
-    monkeypatch.setattr(CanaryThread, "start", start)
+    monkeypatch.setattr(threading.Thread, "start", start)
     path = folder / "good.yaml"
     text = path.read_text().replace('["x"]', '["x", "onceover-canary.good"]')
     path.write_text(f"{text}canary: {{interval: 1s}}\n")

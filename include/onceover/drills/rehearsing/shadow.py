@@ -23,6 +23,7 @@ from onceover.kafka.logs.between import stable_ends
 from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
+from onceover.planning.background import begin
 from onceover.planning.plan import Refusal
 from onceover.state import names
 from onceover.state.read import read_flow_state
@@ -87,8 +88,9 @@ class ShadowCopy:
         self.layout = layout = lead.start()
         self._target.retry(lead.discover)
         state = self._target.retry(lambda: read_flow_state(self._target, self._flow))
-        self._thread = threading.Thread(target=self._copy, args=(layout,), name="rehearsal", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._copy, args=(layout,), name="rehearsal", daemon=True)
+        begin(thread)
+        self._thread = thread
         return {e.source: e for e in state.enrolled.values() if e.active}
 
     def ends(self, enrolled: Collection[Enrolment]) -> dict[TopicPartition, int]:

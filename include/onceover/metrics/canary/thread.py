@@ -24,6 +24,7 @@ from onceover.metrics.canary.track import CanaryCounts, CanaryTrack, next_number
 from onceover.metrics.figures import Figures
 from onceover.model import TopicPartition
 from onceover.planning import commands
+from onceover.planning.background import begin
 from onceover.state.records.runstate import RunState
 
 log = logging.getLogger(__name__)
@@ -97,9 +98,13 @@ class CanaryThread:
         self._places: dict[TopicPartition, tuple[UUID, int]] = {}
 
     def start(self) -> None:
-        """Begin."""
+        """Begin.
+
+        Raises:
+            Retriable: NO_THREAD; nothing would be written.
+        """
         # Daemon: a resolver that hangs must not keep the command from ending.
-        threading.Thread(target=self._run, name=f"onceover-canary-{self._order.flow}", daemon=True).start()
+        begin(threading.Thread(target=self._run, name=f"onceover-canary-{self._order.flow}", daemon=True))
 
     def stop(self) -> None:
         """End, without waiting for it."""

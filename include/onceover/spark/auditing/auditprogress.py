@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.errors import Retriable
+from onceover.planning.background import begin
+
 log = logging.getLogger(__name__)
 
 DOING: Final = "doing"
@@ -58,7 +61,12 @@ class AuditProgressFile:
                 self.tell(doing, {DONE: done(), TOTAL: total})
 
         watcher = threading.Thread(target=watch, name="audit-progress")
-        watcher.start()
+        try:
+            begin(watcher)
+        except Retriable as error:
+            log.warning("how far the audit is cannot be told: %s", error.message)
+            yield
+            return
         try:
             yield
         finally:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.config.flow.namesakes import name_said
-from onceover.errors import NeedsOperator, OnceoverError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.metrics.canary.thread import CanaryThread
 from onceover.metrics.expected import add_expected, is_unended
 from onceover.metrics.figures import Figures
@@ -27,7 +27,7 @@ from onceover.metrics.fromstatus import add_drills, add_driver, add_groups, add_
 from onceover.metrics.looks import LastLook, Seen, SeldomRead, scrape_text, stale_after_s
 from onceover.metrics.tallies import FlowTally, Tallies
 from onceover.operate.statusneeds import with_fault
-from onceover.planning.background import side_by_side
+from onceover.planning.background import begin, side_by_side
 from onceover.planning.operation import wait
 from onceover.release import own_version
 from onceover.state.records.runstate import RunState
@@ -119,9 +119,9 @@ class FlowMonitor:
             )
             try:
                 canary.start()
-            except RuntimeError as error:
+            except Retriable as error:
                 # No thread is to be had: at the next look, perhaps.
-                log.warning("the canary of flow %s cannot be begun: %s", flow.flow, error)
+                log.warning("the canary of flow %s cannot be begun: %s", flow.flow, error.message)
                 return
             self._canary, self._canary_is = canary, wanted
 
@@ -237,9 +237,9 @@ class _Watch:
         # Daemon: a resolver that hangs must not keep the command from ending.
         thread = threading.Thread(target=self._run, name=f"onceover-metrics-{self.path.stem}", daemon=True)
         try:
-            thread.start()
-        except RuntimeError as error:
-            log.warning("%s cannot be looked at: %s", self.path, error)
+            begin(thread)
+        except Retriable as error:
+            log.warning("%s cannot be looked at: %s", self.path, error.message)
             return
         self._begun = True
 
