@@ -23,7 +23,9 @@ _LETTERS: Final = 1_500
 _NAME: Final = 250
 # A run that is over, or not yet there, in a word that is no state of its partitions.
 _RUNS: Final = {RunState.GONE: "driver gone"}
-_RUN_NEEDS: Final = frozenset({StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED})
+_RUN_NEEDS: Final = frozenset(
+    {StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED, StateCode.STATE_SHORTENED}
+)
 
 
 def unknown_why(entry: Mapping[str, Any]) -> str | None:
@@ -128,7 +130,7 @@ def _why(entry: Mapping[str, Any], partition: Mapping[str, Any]) -> dict[str, st
     elif partition["state"] == PartitionState.STUCK:
         told = stuck_need(entry["flow"], partition)
     elif partition["state"] == PartitionState.UNKNOWN:
-        told = {"message": _silence(entry) or "its broker does not answer"}
+        told = {"message": _silence(entry) or unknown_why(entry) or "its broker does not answer"}
     elif partition["state"] in (PartitionState.IDLE, PartitionState.NOT_ENROLLED):
         told = _nobody(entry, partition)
     elif partition["open_offsets"]:
@@ -141,6 +143,8 @@ def _nobody(entry: Mapping[str, Any], partition: Mapping[str, Any]) -> Mapping[s
     """Return why a partition waits that nobody copies; what starts the flow stands above, once."""
     if entry["run"]["state"] in (RunState.STARTING, RunState.RUNNING):
         return {"message": "taken in at the next look for topics"}
+    if (unknown := unknown_why(entry)) is not None:
+        return {"message": unknown}
     need = next((need for need in entry["needs"] if need["code"] in _RUN_NEEDS), {"code": ""})
     return {"code": need["code"], "message": f"nobody copies: {describe_run(entry['run'])}"}
 

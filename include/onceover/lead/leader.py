@@ -28,6 +28,7 @@ from onceover.model import MOST_LANES, TopicPartition
 from onceover.resume.told import settle
 from onceover.state import names
 from onceover.state.codes import StateCode
+from onceover.state.committed import newest_beside
 from onceover.state.fenced import send, take_id
 from onceover.state.fencing import LEADER_TIMEOUT_MS, START_DEADLINE_S, fence
 from onceover.state.log import StateLog
@@ -49,7 +50,6 @@ from onceover.state.records.layout import (
     restarts_with,
 )
 from onceover.state.records.ownership import FlowId
-from onceover.state.records.progress import beside
 from onceover.state.steps import Step, reached
 
 log = logging.getLogger(__name__)
@@ -217,7 +217,7 @@ class Leader:
         Where an unclean election has taken the end of the state's log, progress is of a newer one than it
         tells of. No lane would go on beside that, and how many lanes it had is on record no more.
         """
-        known, newest = previous.generation if previous else 0, self._newest_beside()
+        known, newest = previous.generation if previous else 0, newest_beside(self._target, self._flow.name)
         if newest <= known:
             return known + 1, fence_bound(previous)
         log.warning(
@@ -227,13 +227,6 @@ class Leader:
             known,
         )
         return newest + 1, MOST_LANES
-
-    def _newest_beside(self) -> int:
-        """Return the newest generation that has written progress; 0 where nothing tells of one."""
-        group = names.progress_group(self._flow.name)
-        told = self._target.retry(lambda: self._target.each_committed(group, None, stable=False))
-        metas = [beside(offset).meta for offset in told.found.values()]
-        return max((meta.generation for meta in metas if meta is not None), default=0)
 
     def _fenced_starts(self, previous: Layout | None) -> int:
         """Return how many starts have fenced a run that had not said that it ended; for people to count."""

@@ -36,10 +36,11 @@ from onceover.operate.statusread import (
 )
 from onceover.operate.statusshape import shape
 from onceover.planning.background import in_background
+from onceover.state.committed import told_beside
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.firstlook import EARLIEST
 from onceover.state.records.layout import check_clusters
-from onceover.state.records.progress import beside
+from onceover.state.records.progress import beside, newest_of
 from onceover.stops.record import Stop
 from onceover.topics.scope import Rules, in_scope
 
@@ -138,18 +139,28 @@ class _Reading:
 
     def _read_target(self, facts: StatusFacts) -> None:
         try:
-            facts.state = state = read_flow(self.flow, self.target)
+            state = self._read_flow(facts)
+            if facts.is_shortened:
+                # A run may have begun between the state and what has copied by it.
+                state = self._read_flow(facts)
         except OnceoverError as error:
             self._there.error = error
             return
-        pairs = [e.target_of(tp) for e in state.enrolments for tp in e.sources()]
-        facts.there = read_target_logs(self.flow, self.target, pairs)
         self._there.error = facts.there.error
         if self.dead_letters is not None:
             facts.dead_letters = count_dead_letters(self.target, self.dead_letters)
             self._there.error = self._there.error or facts.dead_letters.error
         if state.layout is not None:
             facts.last_commit_ms = self._last_commit_ms()
+
+    def _read_flow(self, facts: StatusFacts) -> FlowFacts:
+        """Read what the state says, and then what stands on the target of the partitions that it names."""
+        facts.state = state = read_flow(self.flow, self.target)
+        pairs = [e.target_of(tp) for e in state.enrolments for tp in e.sources()]
+        facts.there = read_target_logs(self.flow, self.target, pairs)
+        # Where it names none, another one may have copied that it does not tell of any more.
+        facts.newest = newest_of(facts.there.committed.values()) or told_beside(self.target, self.flow)
+        return state
 
     def _last_commit_ms(self) -> int | None:
         try:

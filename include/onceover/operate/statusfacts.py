@@ -44,6 +44,7 @@ class StatusFacts:
         rules: which topics are in; None where nobody asked.
         state: what its state says; None when the target does not answer.
         judged: why partitions may not go on, by the evidence of now; by source partition.
+        newest: the newest generation that has written progress; 0 where nothing tells of one.
         missing: first offset that is missing, of partitions in scope that are not enrolled.
         oldest_ms: timestamp of the first record that is missing, by source partition; None where what is
             missing are markers and aborted records alone. One that is behind and not there is not known.
@@ -58,11 +59,25 @@ class StatusFacts:
     state: FlowFacts | None = None
     here: SourceLogs = field(default_factory=SourceLogs)
     there: TargetLogs = field(default_factory=TargetLogs)
+    newest: int = 0
     judged: Mapping[TopicPartition, Stop] = field(default_factory=dict)
     missing: Mapping[TopicPartition, int] = field(default_factory=dict)
     oldest_ms: Mapping[TopicPartition, int | None] = field(default_factory=dict)
     last_commit_ms: int | None = None
     dead_letters: DeadLetterCount | None = None
+
+    @property
+    def told_generation(self) -> int | None:
+        """The newest generation that the state shows, 0 for none; None where that cannot be read."""
+        if self.state is None or (self.state.layout is None and self.state.problems):
+            return None
+        return 0 if self.state.layout is None else self.state.layout.generation
+
+    @property
+    def is_shortened(self) -> bool:
+        """Whether the state is told as of before what has copied: nobody knows who leads."""
+        told = self.told_generation
+        return told is not None and told < self.newest
 
 
 def exit_of_error(error: OnceoverError) -> int:

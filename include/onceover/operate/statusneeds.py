@@ -18,6 +18,7 @@ from onceover.operate.states import PartitionState
 from onceover.operate.statusfacts import StatusFacts, StatusSide, exit_of_error, since_s
 from onceover.operate.statusread import FlowFacts
 from onceover.operate.stuck import stuck_need
+from onceover.state.records.layout import shortened_need
 from onceover.state.records.runstate import FlowRun, run_need
 from onceover.state.records.verdicts import audit_need
 
@@ -31,6 +32,9 @@ def needs_of(
         found.append({**failed, "exit": VIOLATED})
     if (problem := run_need(facts.flow, run, facts.now_ms)) is not None:
         found.append({**problem, "exit": PERSON})
+    if facts.is_shortened:
+        shortened = shortened_need(facts.flow, facts.told_generation or 0, facts.newest)
+        found.append({**shortened, "exit": PERSON})
     found += [{**problem, "exit": PERSON} for problem in state.problems]
     found += [{**_stop_need(p), "exit": PERSON} for p in entry["partitions"] if p["stop"]]
     stuck = [p for p in entry["partitions"] if p["state"] == PartitionState.STUCK]

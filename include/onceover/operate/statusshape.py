@@ -7,6 +7,7 @@ Invariants: a number is there only when it is known (a lag that nobody can know 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from onceover.acls.codes import AclCode
@@ -42,8 +43,11 @@ def shape(facts: StatusFacts) -> dict[str, Any]:
     """Return one entry of ``status``'s ``flows``."""
     state = facts.state or FlowFacts()
     run = FlowRun(state=RunState.UNKNOWN)
+    if facts.is_shortened:
+        # Of a run that is not the newest one.
+        state = replace(state, layout=None)
     # Without a layout among unreadable values nobody knows whether it was started.
-    if facts.state is not None and (state.layout is not None or not state.problems):
+    elif facts.told_generation is not None:
         run = run_of(state.layout, state.heartbeat, facts.now_ms, promoted=_is_promoted(state))
     partitions = [
         _partition(facts, state, enrolment, tp, run)
@@ -160,6 +164,8 @@ def _state_of(stop: Stop | None, lag: int | None, stuck_ms: int | None, run: Flo
         return PartitionState.UNKNOWN
     if stuck_ms is not None:
         return PartitionState.STUCK
+    if run.state is RunState.UNKNOWN:
+        return PartitionState.UNKNOWN
     return PartitionState.IDLE if run.state in _OVER else PartitionState.COPYING
 
 

@@ -366,6 +366,10 @@ class _Name:
 
     def _unknown(self, row: Mapping[str, Any], name: str, copy: str) -> tuple[str, str | None, str | None]:
         silent = self._silent()
+        code, start = self._start()
+        if not silent and code == StateCode.STATE_SHORTENED:
+            told = next(need["message"] for need in self._status["needs"] if need["code"] == code)
+            return f"{name} is copied to {copy}, {_behind(row)}; who copies is not known: {told}", code, start
         who = " and ".join(side["alias"] for side in silent) or "a broker of the source"
         stands = f" up to source offset {row['position']}" if row["position"] is not None else ""
         why = self._why_silent() or f": {who} does not answer"
@@ -414,7 +418,9 @@ class _Name:
         return (None, start) if need is None else (need["code"], need["resolve"])
 
 
-_RUN_NEEDS: Final = frozenset({StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED})
+_RUN_NEEDS: Final = frozenset(
+    {StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED, StateCode.STATE_SHORTENED}
+)
 _STATES: Final[Mapping[str, Answer]] = {
     PartitionState.STOPPED: Answer.STOPPED,
     PartitionState.CAUGHT_UP: Answer.COPIED,

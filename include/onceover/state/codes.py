@@ -16,6 +16,8 @@ class StateCode(Code):
     STATE_MISSING = auto()
     STATE_UNREADABLE = auto()
     STATE_VERSION = auto()
+    # What was read is of before the newest generation that has copied.
+    STATE_SHORTENED = auto()
     SAME_CLUSTER = auto()
     CANNOT_FENCE = auto()
     FENCED = auto()

@@ -4,12 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onceover.errors import UsageError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
 from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import newest_of
+
+
+def newest_beside(target: Cluster, flow: str) -> int:
+    """Return the newest generation that has written progress; 0 where nothing tells of one.
+
+    Read before a layout, one that is older than that is of before: a leader has read its own generation when
+    its lanes begin.
+
+    Raises:
+        Retriable: the target is away.
+        UsageError: the group may not be described.
+    """
+    group = names.progress_group(flow)
+    return newest_of(target.retry(lambda: target.each_committed(group, None, stable=False)).found.values())
+
+
+def told_beside(target: Cluster, flow: str) -> int:
+    """Do as ``newest_beside`` for who has no right to look, perhaps: 0 where the group may not be seen."""
+    try:
+        return newest_beside(target, flow)
+    except UsageError:
+        return 0
 
 
 def read_progress(

@@ -21,9 +21,10 @@ from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.state import names
 from onceover.state.codes import StateCode
+from onceover.state.committed import told_beside
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
-from onceover.state.records.layout import Layout, layout_in
+from onceover.state.records.layout import Layout, check_told, layout_in
 from onceover.stops.codes import RequestCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
 
@@ -83,10 +84,13 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
 
     Raises:
         UsageError: the flow was never started.
+        NotNow: the state is told as of before what has copied: of whom to ask it tells nothing.
         Fenced: that run is over, but a newer one has taken over from it and goes on.
         Retriable: it does not end in time.
     """
+    newest = told_beside(target, flow)
     layout = read_layout(target, flow)
+    check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
     if layout is None:
         raise UsageError(
             f"flow {flow} has never been started on {target.alias}",

@@ -164,6 +164,26 @@ def test_topic_that_is_gone_is_missing(look: Callable[..., dict[str, Any]]) -> N
     assert (codes(status), status["exit"], status["source"]["error"]) == (["SOURCE_MISSING"], 3, None)
 
 
+def test_state_that_is_older_than_what_has_copied_tells_nothing_of_the_run(
+    look: Callable[..., dict[str, Any]],
+) -> None:
+    """Ended, it says, with nobody to start anything; and a newer run may copy, or have been killed."""
+    state = facts()
+    assert state.layout is not None
+    state.layout = state.layout.as_ended(1)
+    status = look(REFUSED, there=[target_logs(generation=2), target_logs(generation=2)], state=state)
+    assert codes(status)[0] == "STATE_SHORTENED" and status["exit"] == 3
+    assert (status["state"], status["run"]["state"], status["generation"]) == ("unknown", "unknown", None)
+    assert "`onceover replicate f`" in status["needs"][0]["resolve"]
+    assert "not known" in describe(status)
+
+
+def test_run_that_begins_between_both_looks_is_no_lost_end(look: Callable[..., dict[str, Any]]) -> None:
+    """What has copied is read behind the state: that is read once more."""
+    status = look(REFUSED, there=[target_logs(generation=2), target_logs()])
+    assert codes(status) == ["NOT_AUTHORIZED"]
+
+
 def test_topic_that_may_not_be_seen_is_neither_missing_nor_fine(look: Callable[..., dict[str, Any]]) -> None:
     """A right was taken away: the listing leaves the topic out, and says nothing of it."""
     status = look(REFUSED)

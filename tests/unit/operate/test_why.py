@@ -120,6 +120,17 @@ def test_partition_has_one_answer(partition: dict[str, Any], answer: str, exit_c
     assert found.document()["line"] == found.line == found.describe().splitlines()[0]
 
 
+def test_of_a_state_that_has_lost_its_end_nobody_knows_who_copies_and_no_broker_is_blamed() -> None:
+    """Both clusters have answered; the way out is that of the status."""
+    need = {"code": "STATE_SHORTENED", "message": "it is of before", "resolve": "`onceover replicate f`"}
+    run = {"state": "unknown", "since_s": None, "host": None}
+    lost = status(behind(state="unknown"), needs=[{**need, "exit": 3}], run=run, state="unknown")
+    found = explain_name(lost, "shop.orders", 0)
+    assert (str(found.answer), found.code, found.resolve) == ("unknown", need["code"], need["resolve"])
+    assert "3 offsets behind" in found.line and "it is of before" in found.line
+    assert "does not answer" not in found.line
+
+
 def test_a_cluster_that_does_not_answer_has_the_code_of_status() -> None:
     """The class of an error of ours is no code; of what is no matter of time, its own stays."""
     away = {"alias": "east", "error": {**Retriable("away").as_dict(), "exit": 5}}

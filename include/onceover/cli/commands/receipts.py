@@ -12,7 +12,9 @@ from onceover.errors import UsageError
 from onceover.kafka.ports import Cluster
 from onceover.planning import commands
 from onceover.positions.index import read_map
-from onceover.state.read import read_run
+from onceover.state.committed import told_beside
+from onceover.state.read import read_layout, read_run
+from onceover.state.records.layout import check_told
 from onceover.wiring.flows import open_clusters
 
 _FOLDER: Final = "rebuilt"
@@ -23,6 +25,7 @@ def rebuild(args: argparse.Namespace) -> CommandResult:
 
     Raises:
         UsageError: the flow runs; its query ends when its own folder is gone.
+        NotNow: its state is told as of before what has copied: whether it runs is not known.
     """
     # Arrow takes a third of a second to load: not for every other command.
     import pyarrow.parquet as pq
@@ -53,6 +56,9 @@ def rebuild(args: argparse.Namespace) -> CommandResult:
 
 
 def _check_idle(target: Cluster, flow: str) -> None:
+    newest = told_beside(target, flow)
+    layout = read_layout(target, flow)
+    check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
     run = read_run(target, flow)
     if run.lives:
         raise UsageError(

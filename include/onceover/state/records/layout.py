@@ -308,6 +308,24 @@ def check_told(told: int, own: int, flow: str, where: str) -> None:
         )
 
 
+def shortened_need(flow: str, told: int, newest: int) -> dict[str, Any]:
+    """Return what somebody has to do where the state is told as of before what has copied.
+
+    Args:
+        told: the newest generation that is shown; 0 for none. ``newest`` the newest that has copied.
+    """
+    shown = f"generation {told} is the newest that it shows" if told else "it shows none"
+    return {
+        "code": StateCode.STATE_SHORTENED,
+        "message": f"{names.state_topic(flow)} is told as it was before generation {newest}, which has "
+        f"copied: {shown}, so whether a run goes on is not known. The log has lost its end, to an unclean "
+        "election or a disk that was put back, or a broker tells it that leads it no more",
+        "resolve": f"look again; if it lasts, `onceover replicate {flow}` leads above all that has copied"
+        if told
+        else "look again; if it lasts, docs/operations.md says how to go on from the copies, which are there",
+    }
+
+
 def taken_over(seen: Layout | None, expected: str) -> Fenced:
     """Return the error of a start that is not the newest one."""
     owner = "nobody" if seen is None else f"generation {seen.generation}, started on {seen.host}"

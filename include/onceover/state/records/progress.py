@@ -8,6 +8,7 @@ once: then records of ours follow on the target (``resume.beyond``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from onceover.errors import NeedsOperator
@@ -46,6 +47,12 @@ def beside(committed: CommittedOffset | None) -> PositionNote:
         seen = f"metadata that was written beside offset {meta.position}"
         return PositionNote(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
     return PositionNote(meta, None)
+
+
+def newest_of(progress: Iterable[CommittedOffset]) -> int:
+    """Return the newest generation that has written some of these positions; 0 where nothing tells of one."""
+    metas = [beside(committed).meta for committed in progress]
+    return max((meta.generation for meta in metas if meta is not None), default=0)
 
 
 def copied_between(enrolment: Enrolment, partition: int, meta: ProgressMeta | None) -> tuple[str, str]:

@@ -1,0 +1,33 @@
+"""Asking a run to stop, of a state that is told as of before: nobody is said to have stopped who has not."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.errors import Retriable
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset
+from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.records.layout import Layout
+from onceover.stops import requests
+from onceover.stops.requests import request_stop
+from onceover.wire.progress import ProgressMeta
+from tests.support.fakes.fakecluster import FakeCluster
+from tests.unit.state.records.test_layout import LAYOUT
+
+FLOW = "orders-dr"
+
+
+@pytest.mark.parametrize("told", [LAYOUT.as_ended(1), LAYOUT, None], ids=["ended", "running", "none"])
+def test_of_a_state_that_has_lost_its_end_nobody_is_asked_and_none_is_called_ended(
+    told: Layout | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has copied tells that a newer run began: its lanes go on until its driver notices."""
+    west = FakeCluster("west")
+    west.tries = 1
+    meta = ProgressMeta("s", "t", 0, 0, generation=LAYOUT.generation + 1, instance=(1, 1), position=7)
+    beside = CommittedOffset(0, 7, NO_EPOCH, meta.encode())
+    west.groups[names.progress_group(FLOW)] = {TopicPartition("orders", 0): beside}
+    monkeypatch.setattr(requests, "read_layout", lambda *_: told)
+    with pytest.raises(Retriable, match="is told as it was before generation"):
+        request_stop(west, FLOW, wait_s=0.1)
