@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.groups.members import check_may_commit
 from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
@@ -28,7 +28,7 @@ from onceover.model import MOST_LANES, TopicPartition
 from onceover.resume.told import settle
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.committed import newest_beside
+from onceover.state.committed import all_progress
 from onceover.state.fenced import send, take_id
 from onceover.state.fencing import LEADER_TIMEOUT_MS, START_DEADLINE_S, fence
 from onceover.state.log import StateLog
@@ -50,6 +50,7 @@ from onceover.state.records.layout import (
     restarts_with,
 )
 from onceover.state.records.ownership import FlowId
+from onceover.state.records.progress import newest_of, promoted_again
 from onceover.state.steps import Step, reached
 
 log = logging.getLogger(__name__)
@@ -183,7 +184,8 @@ class Leader:
         previous = self._target.retry(self._read_all)
         source_id, target_id = self._source.cluster_id(), self._target.cluster_id()
         check_clusters(previous, source_id, target_id)
-        generation, fence_up_to = self._next_after(previous)
+        progress = all_progress(self._target, self._flow.name)
+        generation, fence_up_to = self._next_after(previous, newest_of(progress.values()))
         wanted = Layout(
             generation=generation,
             run=secrets.token_hex(8),
@@ -208,16 +210,32 @@ class Leader:
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)
-        self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)
+        self._write({names.LAYOUT: wanted.to_json(), **self._promoted_again(progress)}, Step.LAYOUT_COMMIT)
         return wanted
 
-    def _next_after(self, previous: Layout | None) -> tuple[int, int]:
+    def _promoted_again(self, progress: Mapping[TopicPartition, CommittedOffset]) -> dict[str, Any]:
+        """Return the records of topics whose promotion the state has lost: clients write to their copies."""
+        found = {}
+        for topic in sorted({tp.topic for tp in progress}):
+            value = self.state.values.get(names.enrolment_key(topic))
+            again = None if value is None else promoted_again(Enrolment.from_json(value), progress)
+            if again is not None:
+                log.warning(
+                    "the state of %s has lost that %s was promoted: it stays so", self._flow.name, topic
+                )
+                found[names.enrolment_key(topic)] = again.to_json()
+        return found
+
+    def _next_after(self, previous: Layout | None, newest: int) -> tuple[int, int]:
         """Return the next generation, above all that have copied, and which lanes older ones may have.
 
         Where an unclean election has taken the end of the state's log, progress is of a newer one than it
         tells of. No lane would go on beside that, and how many lanes it had is on record no more.
+
+        Args:
+            newest: that has written progress; 0 where nothing tells of one.
         """
-        known, newest = previous.generation if previous else 0, newest_beside(self._target, self._flow.name)
+        known = previous.generation if previous else 0
         if newest <= known:
             return known + 1, fence_bound(previous)
         log.warning(
@@ -294,7 +312,8 @@ class Leader:
 
         Args:
             enrolments: the topics' records, with all their partitions.
-            new: start offsets of *target* partitions that have no progress yet; others must not be in it.
+            new: start offsets of *target* partitions that have no progress yet; others must not be in it, but
+                of one that is seized, where no lane lives.
             over: *target* partitions whose stop is over with this; only where no lane can write another.
 
         Raises:

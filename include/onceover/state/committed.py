@@ -24,8 +24,17 @@ def newest_beside(target: Cluster, flow: str) -> int:
         Retriable: the target is away.
         UsageError: the group may not be described.
     """
+    return newest_of(all_progress(target, flow).values())
+
+
+def all_progress(target: Cluster, flow: str) -> Mapping[TopicPartition, CommittedOffset]:
+    """Return the progress of all partitions that the group knows, by *target* partition.
+
+    Raises:
+        As ``newest_beside``.
+    """
     group = names.progress_group(flow)
-    return newest_of(target.retry(lambda: target.each_committed(group, None, stable=False)).found.values())
+    return target.retry(lambda: target.each_committed(group, None, stable=False)).found
 
 
 def told_beside(target: Cluster, flow: str) -> int:

@@ -46,6 +46,14 @@ class CopiedLast(NamedTuple):
     batch: CopiedBatch | None
 
 
+class PromotedMark(NamedTuple):
+    """That the copy was given to clients: by which ``drill``, when, and where the copy ended then."""
+
+    drill: str
+    at_ms: int
+    end: int
+
+
 def last_before(position: int, batch: BatchHeader | CopiedBatch | None) -> CopiedBatch | None:
     """Return the batch where the offset before ``position`` lies in it, else None.
 
@@ -66,7 +74,8 @@ class ProgressMeta:
     ``target_end`` was in it. Either is None in text of a release that did not write it, the latter also where
     the target did not say it. ``producer`` is the transaction's producer id, where all that it wrote into the
     target partition are copies of this one source partition; None where that is not so. ``batch`` is the
-    source's last before ``position``; None where nobody has copied it, or an older release has.
+    source's last before ``position``; None where nobody has copied it, or an older release has. ``promoted``
+    is there from the promotion of the copy on, until somebody places the partition by hand.
     """
 
     source_topic_id: str
@@ -79,6 +88,7 @@ class ProgressMeta:
     target_epoch: int | None = None
     producer: int | None = None
     batch: CopiedBatch | None = None
+    promoted: PromotedMark | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -104,6 +114,8 @@ class ProgressMeta:
             fields["producer"] = self.producer
         if self.batch is not None:
             fields["batch"] = list(self.batch)
+        if self.promoted is not None:
+            fields["promoted"] = list(self.promoted)
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -139,6 +151,7 @@ class ProgressMeta:
             target_epoch=_number(fields, "target_epoch") if "target_epoch" in fields else None,
             producer=_number(fields, "producer") if "producer" in fields else None,
             batch=_batch(fields["batch"]) if "batch" in fields else None,
+            promoted=_promoted(fields["promoted"]) if "promoted" in fields else None,
         )
 
 
@@ -175,6 +188,14 @@ def _batch(value: object) -> CopiedBatch:
             return CopiedBatch._make(_integer(number, "batch") for number in numbers)
         case other:
             raise _unreadable("four numbers in 'batch'", type(other).__name__)
+
+
+def _promoted(value: object) -> PromotedMark:
+    match value:
+        case [str(drill), at_ms, end]:
+            return PromotedMark(drill, _integer(at_ms, "promoted"), _integer(end, "promoted"))
+        case other:
+            raise _unreadable("a drill and two numbers in 'promoted'", type(other).__name__)
 
 
 def _unreadable(expected: str, seen: str, resolve: str | None = None) -> NeedsOperator:

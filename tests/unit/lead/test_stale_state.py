@@ -6,6 +6,7 @@ A broker that was frozen answers so for a moment when it continues; one that is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from onceover.lead import leader as leader_module
 from onceover.model import MOST_LANES, TopicPartition
 from onceover.state import log as statelog
 from onceover.state import names
+from onceover.state.records.enrolment import LeftAt, PlacedProgress
+from onceover.state.records.progress import first_progress, promoted_progress
 from onceover.wire.progress import ProgressMeta
 from tests.support.fakes.fakelogs import FakeLog
 from tests.unit.lead.leading import FLOW, GROUP, Leading, leading
@@ -142,3 +145,36 @@ def test_a_run_whose_state_has_lost_its_end_is_not_told_that_another_has_taken_o
     running.leader.state.values[names.LAYOUT] = older
     with pytest.raises(Retriable, match="as it was before generation 2"):
         running.leader.check()
+
+
+def test_a_start_of_a_state_that_has_lost_a_promotion_leaves_the_copy_to_its_clients(scene: Leading) -> None:
+    """What stands beside the progress tells of it: the flow would write on among what clients write."""
+    run = scene.led()
+    before = scene.enrolled()["shop.orders"]
+    log = state_of(scene)
+    kept = log.end, len(log.batches), len(log.aborted)
+    promoted = before.as_promoted("d1", LeftAt(7, 70), {0: 9, 1: 4}, {0: 0, 1: 0})
+    marked = promoted_progress(promoted, scene.west.groups[GROUP])
+    run.leader.enrol([promoted], marked)
+    as_it_was = scene.enrolled()
+    log.end, log.batches, log.aborted = kept[0], log.batches[: kept[1]], log.aborted[: kept[2]]
+    assert not scene.enrolled()["shop.orders"].is_promoted, "that is lost"
+    again = scene.supervisor()
+    started = again.start()
+    again.discover()
+    assert started.generation == 8
+    assert scene.enrolled() == as_it_was
+    assert [each.code for each in again.refused] == ["PROMOTED"]
+
+
+def test_a_copy_that_was_taken_back_by_hand_is_no_promoted_one(scene: Leading) -> None:
+    """Who places a partition writes its progress anew, without that mark."""
+    run = scene.led()
+    before = scene.enrolled()["shop.orders"]
+    promoted = before.as_promoted("d1", LeftAt(7, 70), {0: 9, 1: 4}, {0: 0, 1: 0})
+    run.leader.enrol([promoted], promoted_progress(promoted, scene.west.groups[GROUP]))
+    placed = replace(promoted, placed={p: PlacedProgress(8, 0, 9) for p in promoted.start}).back()
+    first = {placed.target_of(tp): first_progress(placed, 0, 8, 9) for tp in placed.sources()}
+    run.leader.enrol([placed], first)
+    scene.supervisor().start()
+    assert scene.enrolled()["shop.orders"] == placed

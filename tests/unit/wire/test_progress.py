@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.errors import NeedsOperator
-from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
+from onceover.wire.progress import CopiedBatch, ProgressMeta, PromotedMark, last_before
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 BEGINNING = '{"v":'
@@ -70,6 +70,13 @@ def test_the_last_batch_stands_behind_it_and_may_be_left_out() -> None:
     assert ProgressMeta.decode(told.encode()) == told
 
 
+def test_that_the_copy_is_promoted_stands_behind_it_and_is_left_out_of_all_others() -> None:
+    """An older release reads over it: what it reads besides is as it was."""
+    told = replace(META, position=8, promoted=PromotedMark("d1", 70, 1300))
+    assert told.encode() == META.encode()[:-1] + ',"at":8,"promoted":["d1",70,1300]}'
+    assert ProgressMeta.decode(told.encode()) == told
+
+
 @pytest.mark.parametrize(("position", "held"), [(5, False), (6, True), (8, True), (9, False)])
 def test_a_batch_is_told_only_of_a_position_whose_last_offset_it_holds(position: int, held: bool) -> None:
     """Also in the middle of it; anything else would be compared with another batch."""
@@ -108,6 +115,9 @@ def test_fields_of_a_later_minor_change_are_ignored() -> None:
         {"instance": [1, 2, 3]},
         {"instance": [1, "2"]},
         {"at": None},
+        {"promoted": ["d1", 70]},
+        {"promoted": [1, 70, 1300]},
+        {"promoted": ["d1", "70", 1300]},
         {"at": "8"},
         {"target_epoch": None},
         {"producer": "5"},

@@ -21,6 +21,7 @@ from onceover.drills.switching.tail import TailCompared
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.apply import AppliedGroups, GroupSync
 from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
@@ -29,6 +30,7 @@ from onceover.planning.operation import Planned
 from onceover.state import names
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment, LeftAt
+from onceover.state.records.progress import promoted_progress
 from onceover.stops.requests import request_stop
 
 _STOP_S: Final = 20.0
@@ -134,11 +136,14 @@ class SwitchSteps:
         # Who would write these records from here on takes the leader's id, and so ends our transaction.
         live = self._still_planned()
         self._check_topics(live)
-        ends, cuts = self._copy_ends(live), self._cuts(live)
+        ends, progress = self._copy_ends(live), self._progress()
+        cuts = self._cuts(live, progress)
+        promoted = [e.as_promoted(self.drill, now, ends[e.target], cuts[e.target]) for e in live]
+        marked = {tp: at for each in promoted for tp, at in promoted_progress(each, progress).items()}
         # Last: nothing that waits for a broker may lie between this look and the transaction.
         self.notes.check()
         self._began_promoting = True
-        self._leader.enrol([e.as_promoted(self.drill, now, ends[e.target], cuts[e.target]) for e in live], {})
+        self._leader.enrol(promoted, marked)
         return {"topics": len(self.enrolled), "generation": now.generation}
 
     def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -183,16 +188,21 @@ class SwitchSteps:
                 resolve=f"run it again; if {self.parts.source.alias} is gone, {go_on} goes on without it",
             ) from error
 
-    def _cuts(self, live: Sequence[Enrolment]) -> dict[str, dict[int, int]]:
+    def _progress(self) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return the flow's progress, by target partition."""
+        target, group = self.parts.target, names.progress_group(self.parts.flow)
+        return target.retry(lambda: target.committed(group, None))
+
+    @staticmethod
+    def _cuts(
+        live: Sequence[Enrolment], progress: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[str, dict[int, int]]:
         """Return up to which source offset each partition was copied, by target topic."""
-        target = self.parts.target
-        group = names.progress_group(self.parts.flow)
-        committed = target.retry(lambda: target.committed(group, None))
         return {
             each.target: {
-                tp.partition: committed[at].offset
+                tp.partition: progress[at].offset
                 for tp in each.sources()
-                if (at := each.target_of(tp)) in committed
+                if (at := each.target_of(tp)) in progress
             }
             for each in live
         }

@@ -8,14 +8,16 @@ once: then records of ours follow on the target (``resume.beyond``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from onceover.errors import NeedsOperator
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
+from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
-from onceover.state.records.enrolment import Enrolment
-from onceover.wire.progress import NOBODY, CopiedLast, ProgressMeta
+from onceover.state.records.enrolment import Enrolment, LeftAt
+from onceover.wire.progress import NOBODY, CopiedLast, ProgressMeta, PromotedMark
 
 # What stands beside a position behind which nobody of ours has read: a lane has nothing to compare with.
 UNREAD: Final = CopiedLast(NO_EPOCH, None)
@@ -86,6 +88,50 @@ def first_progress(
         batch=last.batch,
     )
     return OffsetToCommit(offset, last.leader_epoch, meta.encode())
+
+
+def promoted_progress(
+    enrolment: Enrolment, progress: Mapping[TopicPartition, CommittedOffset]
+) -> dict[TopicPartition, OffsetToCommit]:
+    """Return the progress of a topic that is promoted, by target partition: as it was, marked with that.
+
+    In the same transaction as the topic's record: where that is lost, the mark tells of it.
+    """
+    promoted, left = enrolment.promoted, enrolment.left
+    found: dict[TopicPartition, OffsetToCommit] = {}
+    for tp in map(enrolment.target_of, enrolment.sources()):
+        committed = progress.get(tp)
+        meta = beside(committed).meta
+        if promoted is None or left is None or committed is None or meta is None:
+            continue
+        mark = PromotedMark(promoted.drill, left.at_ms, promoted.ends[tp.partition])
+        told = replace(meta, generation=promoted.generation, position=committed.offset, promoted=mark)
+        found[tp] = OffsetToCommit(committed.offset, committed.leader_epoch, told.encode())
+    return found
+
+
+def promoted_again(
+    enrolment: Enrolment, progress: Mapping[TopicPartition, CommittedOffset]
+) -> Enrolment | None:
+    """Return the record of a topic as it was promoted; None where its record tells of that, or nothing does.
+
+    Args:
+        progress: by target partition, with the marks that ``promoted_progress`` has made.
+    """
+    newest = 0 if enrolment.promoted is None else enrolment.promoted.generation
+    found: PromotedMark | None = None
+    ends, cuts = dict[int, int](), dict[int, int]()
+    for tp in map(enrolment.target_of, enrolment.sources()):
+        committed = progress.get(tp)
+        meta = beside(committed).meta
+        if committed is None or meta is None or meta.promoted is None or meta.generation < newest:
+            continue
+        if meta.generation > newest:
+            newest, found, ends, cuts = meta.generation, meta.promoted, {}, {}
+        ends[tp.partition], cuts[tp.partition] = meta.promoted.end, committed.offset
+    if found is None:
+        return None
+    return enrolment.as_promoted(found.drill, LeftAt(newest, found.at_ms), ends, cuts)
 
 
 def put_back(known_end: int, found: int) -> NeedsOperator:

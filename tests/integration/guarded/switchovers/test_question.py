@@ -21,8 +21,10 @@ from onceover.groups import apply
 from onceover.kafka.cluster import LiveCluster
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller, wait
+from onceover.state.committed import all_progress
 from onceover.state.read import read_flow_state
 from onceover.state.records.enrolment import Promoted
+from onceover.state.records.progress import beside
 from onceover.wiring.failovers import switchovers
 from onceover.wiring.failovers.switchovers import SwitchoverOptions, abort_drill, switchover
 from onceover.wiring.flows import opened
@@ -109,6 +111,13 @@ def promoted(replica: Orphaned) -> dict[str, Promoted]:
     return {e.source: e.promoted for e in state.enrolled.values() if e.promoted and e.is_promoted}
 
 
+def marked(replica: Orphaned) -> set[tuple[int, str, int]]:
+    """Return what tells of a promotion where the flow's state has lost it: its generation, drill and end."""
+    with LiveCluster(ClientConfig("target", replica.target_client)) as cluster:
+        metas = [beside(each).meta for each in all_progress(cluster, replica.name).values()]
+    return {(m.generation, m.promoted.drill, m.promoted.end) for m in metas if m and m.promoted}
+
+
 def begun_behind(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
     """Let something happen between the plan of the next drill and its beginning."""
     begin = DrillJournal.begin
@@ -144,6 +153,7 @@ def test_one_that_began_behind_another_one_promotes_nothing_again(
             assert refused.value.code == "PLAN_CHANGED"
     at = promoted(replica)[topic]
     assert (at.drill, dict(at.ends)) == (done[0].drill, {0: 11})
+    assert marked(replica) == {(at.generation, at.drill, 11)}
 
 
 @pytest.mark.soak
