@@ -339,9 +339,7 @@ def _decide_deleted(facts: PartitionFacts, allowed: Allowed) -> Decision | None:
         return None
     gone = "nothing is committed for it on the giving side any more"
     if not facts.is_known:
-        return _left(
-            GroupCode.COMMITTED_ELSEWHERE, f"{gone}, but somebody else has committed on the receiving side"
-        )
+        return _left(GroupCode.COMMITTED_ELSEWHERE, f"{gone}, but {_elsewhere(facts, facts.current)}")
     if allowed.follow_deletions:
         return Decision(GroupAction.DELETE, gone, risk="destructive")
     resolve = "--follow-deletions deletes it on the receiving side too"
@@ -395,8 +393,8 @@ def _decide_forward(facts: PartitionFacts, wanted: int, current: int, allowed: A
     if facts.held is not None and not allowed.take_over:
         return _left(
             GroupCode.COMMITTED_ELSEWHERE,
-            f"somebody else has committed {current} on the receiving side since we wrote there",
-            "stop the consumer that uses assign(), then run again with --take-over",
+            _elsewhere(facts, current),
+            "stop the consumer that uses assign(), if there is one, then run again with --take-over",
             blocks=True,
         )
     return Decision(
@@ -406,6 +404,16 @@ def _decide_forward(facts: PartitionFacts, wanted: int, current: int, allowed: A
         risk="skip",
         records=wanted - current,
         watch=True,
+    )
+
+
+def _elsewhere(facts: PartitionFacts, current: int) -> str:
+    """Return whose a position is that is not known as ours: without an epoch, as we commit, it may be."""
+    if facts.current_epoch != NO_EPOCH:
+        return f"somebody else has committed {current} on the receiving side since we wrote there"
+    return (
+        f"{current} is committed on the receiving side, and not remembered as ours: somebody else has done "
+        "so since we wrote there, or what we remember has lost its end, to an unclean election, say"
     )
 
 

@@ -238,6 +238,18 @@ def test_each_case(seen: PartitionFacts, allowed: Allowed, kind: GroupAction, co
     assert (decision.kind, decision.code) == (kind, code)
 
 
+@pytest.mark.parametrize("seen", [at(current=13, last=OURS), at(committed=None, current=21, last=OURS)])
+def test_a_commit_without_an_epoch_may_be_one_of_ours_that_is_not_remembered(
+    seen: PartitionFacts,
+) -> None:
+    """Nobody is looked for in vain; a reader that has read there commits an epoch, and it is not ours."""
+    lost = decide(seen, Allowed(), NOW_MS)
+    reader = decide(replace(seen, current_epoch=0), Allowed(), NOW_MS)
+    assert lost is not None and "what we remember has lost its end" in lost.reason
+    assert reader is not None and reader.code == lost.code == "COMMITTED_ELSEWHERE"
+    assert "somebody else has committed" in reader.reason and "lost its end" not in reader.reason
+
+
 def test_a_deleted_group_that_was_never_ours_is_no_concern() -> None:
     assert decide(at(committed=None, current=20), Allowed(follow_deletions=True), NOW_MS) is None
     assert decide(at(committed=None, last=OURS), Allowed(follow_deletions=True), NOW_MS) is None
