@@ -125,6 +125,21 @@ def next_entry(
     return JournalEntry(number, drill, what, at_ms, said, before)
 
 
+def continued(chain: Sequence[JournalEntry], kept: Iterable[JournalEntry]) -> list[JournalEntry]:
+    """Return what follows on a chain, of entries that were kept elsewhere: each holds the hash of the one
+    before it. Pure.
+
+    None follows on an empty one: a journal that was deleted is not brought back.
+    """
+    following = {entry.before: entry for entry in kept}
+    found: list[JournalEntry] = []
+    last = chain[-1] if chain else None
+    while last is not None and (entry := following.get(last.hash)) is not None:
+        found.append(entry)
+        last = entry
+    return found
+
+
 class ChainReader:
     """Reads a chain again and again; what it has proven, and is the very same value, is not proven again.
 

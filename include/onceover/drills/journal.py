@@ -3,6 +3,8 @@
 Invariant: one drill of a flow runs at a time. An entry is written under a transactional id, by whoever came
 last, and only behind a chain in which the writer's own drill is the one that runs: of two that begin at once
 one is refused before it has touched anything, and one that was taken for dead writes, and does, nothing more.
+What the topic has lost at its end, to an unclean election, say, is known to the machine that has written it,
+which writes it again before anything else.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -52,6 +55,9 @@ _SLOW_S: Final = 60.0
 _WRITE_S: Final = 30.0
 # More than the report of a drill with some topics.
 _ROOM_BYTES: Final = 64 << 10
+_FILE: Final = "journal.jsonl"
+# What a log has lost at its end is of the newest ones.
+_FILES: Final = 4
 
 
 class DrillJournal:
@@ -83,6 +89,9 @@ class DrillJournal:
         self._topic_id: UUID | None = None
         self._reader = ChainReader()
         self._beats: Heartbeat | None = None
+        # Of our own: the last that was written, and its offset; what this machine's files have.
+        self._last: tuple[int, JournalEntry] | None = None
+        self._filed: list[JournalEntry] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -121,11 +130,47 @@ class DrillJournal:
             NeedsOperator: JOURNAL_DAMAGED.
             Retriable: the target is away.
         """
-        return self._reader.read(self._values(), self._tp.topic)
+        told = self._reader.read(self._values(), self._tp.topic)
+        return [*told, *self._lost(told)]
 
     def _read_whole(self) -> list[JournalEntry]:
-        """Do as ``read`` for who writes the next entry, or acts by the last one."""
-        return self._reader.read(self._values(StateLog.read_whole), self._tp.topic)
+        """Do as ``read`` for who acts by the last entry."""
+        told = self._told_whole()
+        return [*told, *self._lost(told)]
+
+    def _told_whole(self) -> list[JournalEntry]:
+        """Return the entries that stand in the topic, for who writes the next one."""
+        if self._last is not None:
+            self._log.read_again(self._last[1].key, self._last[0])
+        values = self._values(StateLog.read_whole)
+        if self._last is not None and not _holds(values, self._last[1]):
+            log.warning("%s does not hold entry %s any more", self._tp, self._last[1].number)
+            # What was read before may not be there, either.
+            self._last, self._topic_id, self._reader = None, None, ChainReader()
+            values = self._values(StateLog.read_whole)
+        return self._reader.read(values, self._tp.topic)
+
+    def _lost(self, told: Sequence[JournalEntry]) -> list[JournalEntry]:
+        """Return the entries behind those that are told, as this machine has written them."""
+        return chains.continued(told, self._kept())
+
+    def _kept(self) -> list[JournalEntry]:
+        """Return what this machine's files have of the last drills, and what we have written since."""
+        if self._filed is None:
+            self._filed = list(self._in_files())
+        return self._filed
+
+    def _in_files(self) -> Iterator[JournalEntry]:
+        # A drill is called after its time.
+        for path in sorted(self._folder.glob(f"*/{_FILE}"), reverse=True)[:_FILES]:
+            try:
+                lines = path.read_text().splitlines()
+            except (OSError, UnicodeDecodeError) as error:
+                log.warning("%s cannot be read: %s", path, error)
+                continue
+            for line in lines:
+                with suppress(*MALFORMED):
+                    yield JournalEntry.from_json(json.loads(line))
 
     def check(self, drill: str) -> None:
         """Return where a drill is the one that runs.
@@ -298,25 +343,28 @@ class DrillJournal:
 
         def records() -> Mapping[str, Any]:
             written.clear()
-            entry = news(self._read_whole())
-            if entry is None:
-                return {}
-            written.append(entry)
-            return {entry.key: entry.to_json()}
+            told = self._told_whole()
+            lost = self._lost(told)
+            entry = news([*told, *lost])
+            if entry is not None:
+                written.append(entry)
+            return {each.key: each.to_json() for each in (*lost, *written)}
 
         deadline, backoff = Deadline(_WRITE_S), Backoff()
         while True:
             try:
-                write_last(self._target, names.drills_id(self._flow), self._tp, records)
+                offset = write_last(self._target, names.drills_id(self._flow), self._tp, records)
                 break
             except Retriable as error:
                 backoff.pause(deadline, error)
         for entry in written:
+            self._last = offset, entry
             self._keep(drill, entry)
 
     def _keep(self, drill: str, entry: JournalEntry) -> None:
         """Write the entry into the drill's file, too; the topic is what counts."""
-        path = self._folder / drill / "journal.jsonl"
+        self._kept().append(entry)
+        path = self._folder / drill / _FILE
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -328,6 +376,13 @@ class DrillJournal:
                 os.close(descriptor)
         except OSError as error:
             log.warning("%s cannot be written: %s", path, error.strerror)
+
+
+def _holds(values: Mapping[str, Any], entry: JournalEntry) -> bool:
+    try:
+        return JournalEntry.from_json(values.get(entry.key)).hash == entry.hash
+    except MALFORMED:
+        return False
 
 
 class _Moment:

@@ -127,12 +127,15 @@ def write_last(
     transactional_id: str,
     to: TopicPartition,
     news_of: Callable[[], Mapping[str, Any]],
-) -> None:
+) -> int:
     """Write what is to be written by whoever came last: of two at once the earlier one commits nothing.
 
     Args:
         news_of: called once the id is owned: what it reads then is all that was ever written under it. What
             it returns is written in one transaction; nothing for nothing.
+
+    Returns:
+        The offset of the last record that was written; -1 without any.
 
     Raises:
         Retriable: the target is away, or another holder has taken the id: nothing of this was written, or
@@ -144,10 +147,12 @@ def write_last(
     producer = TransactionalProducer(target, transactional_id, timeout_ms=_TIMEOUT_MS)
     try:
         take_id(target, producer, (to,), Deadline(_TIMEOUT_MS / 1000))
+        offset = -1
         if news := news_of():
-            send(producer, to, news)
+            offset = send(producer, to, news)
             producer.commit()
             await_markers(target, producer, (to,), Deadline(_MARKERS_S))
+        return offset
     except MustReset as error:
         raise Retriable(str(error)) from error
     finally:

@@ -105,6 +105,15 @@ class StateLog:
         """Note that a record lies there, by its acknowledgement: who waits reads at least up to it."""
         self._least = max(self._least, offset + 1)
 
+    def read_again(self, name: str, offset: int) -> None:
+        """Forget a value that lay there: who reads on sees whether it still does, or the log has lost it.
+
+        A log that was not read so far yet is read on from where it was.
+        """
+        self.values.pop(name, None)
+        self._count(self._sizes.pop(name, LogCapacity(0, 0)), -1)
+        self._offset = min(self._offset, offset)
+
     def mark(self) -> int:
         """Write a record that says nothing, and return its offset: ``holds``, for readers of this log.
 

@@ -143,6 +143,12 @@ class FakeLog:
         self.batches.append(Stored(self.end, self.end, {}, producer, COMMIT if commit else ABORT))
         self.end += 1
 
+    def lose_end(self, end: int) -> None:
+        """Lose what lies from there on, as to an unclean election: batches are lost as a whole."""
+        self.batches = [each for each in self.batches if each.last < end]
+        self.aborted = [each for each in self.aborted if each[1] < end]
+        self.end = end
+
     def expire(self, start: int) -> None:
         """Move the log's start; a batch goes when all of it is behind."""
         self.start = min(max(start, self.start), self.end)

@@ -152,12 +152,12 @@ def test_a_start_of_a_state_that_has_lost_a_promotion_leaves_the_copy_to_its_cli
     run = scene.led()
     before = scene.enrolled()["shop.orders"]
     log = state_of(scene)
-    kept = log.end, len(log.batches), len(log.aborted)
+    end = log.end
     promoted = before.as_promoted("d1", LeftAt(7, 70), {0: 9, 1: 4}, {0: 0, 1: 0})
     marked = promoted_progress(promoted, scene.west.groups[GROUP])
     run.leader.enrol([promoted], marked)
     as_it_was = scene.enrolled()
-    log.end, log.batches, log.aborted = kept[0], log.batches[: kept[1]], log.aborted[: kept[2]]
+    log.lose_end(end)
     assert not scene.enrolled()["shop.orders"].is_promoted, "that is lost"
     again = scene.supervisor()
     started = again.start()
