@@ -25,6 +25,7 @@ from onceover.model import TopicPartition
 from onceover.namematch import names_whole
 from onceover.state import names
 from onceover.state.codes import StateCode
+from onceover.state.committed import told_beside
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.layout import Layout, check_clusters, check_distinct
@@ -165,9 +166,11 @@ def take_snapshot(flow: str, source: Cluster, target: Cluster, selection: AuditS
     Raises:
         UsageError: the flow was never started, or no topic was asked for that it copies.
         NeedsOperator: the flow belongs to other clusters.
-        Retriable: a cluster is away.
+        Retriable: a cluster is away, or the state is told as of before what has copied: it may not name what
+            is copied since, nor what was diverted.
     """
-    state = target.retry(lambda: read_flow_state(target, flow))
+    newest = told_beside(target, flow)
+    state = target.retry(lambda: read_flow_state(target, flow, newest))
     return snapshot_of(flow, source, target, selection, state)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
+import pytest
+
+from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of, take_snapshot
+from onceover.errors import Retriable
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -51,3 +54,19 @@ def test_what_leader_epochs_tell_of_ends_that_were_lost(tmp_path: Path) -> None:
     state = read_flow_state(scene.west, FLOW)
     seen = snapshot_of(FLOW, scene.east, scene.west, AuditSelection(settle_s=0.0), state)
     assert [each.parted_at for each in seen.partitions] == [(None, None), (40, 40), (0, None), (None, None)]
+
+
+def test_of_a_state_that_has_lost_its_end_no_bounds_are_fixed(tmp_path: Path) -> None:
+    """What was taken in since would be left out of a PASS, and what was diverted since called lost."""
+    scene = SeedScene(tmp_path)
+    for topic in ("a", "b"):
+        scene.east.make_topic(topic, 1)
+    scene.seeder().apply(scene.caller)
+    selection = AuditSelection(settle_s=0.0)
+    whole = take_snapshot(FLOW, scene.east, scene.west, selection)
+    assert {each.source.topic for each in whole.partitions} == {"a", "b"}
+    tp, here, there = TopicPartition("b", 0), *(side.all_topics["b"].id for side in (scene.east, scene.west))
+    meta = ProgressMeta(str(here), str(there), 0, 0, whole.layout.generation + 1, (1, 0), 0)
+    scene.west.groups[names.progress_group(FLOW)][tp] = CommittedOffset(0, 0, -1, meta.encode())
+    with pytest.raises(Retriable, match="is told as it was before generation"):
+        take_snapshot(FLOW, scene.east, scene.west, selection)
