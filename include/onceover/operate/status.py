@@ -40,7 +40,7 @@ from onceover.state.committed import told_beside
 from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.firstlook import EARLIEST
 from onceover.state.records.layout import check_clusters
-from onceover.state.records.progress import beside, newest_of
+from onceover.state.records.progress import beside, newest_of, promoted_again
 from onceover.stops.record import Stop
 from onceover.topics.scope import Rules, in_scope
 
@@ -160,6 +160,9 @@ class _Reading:
         facts.there = read_target_logs(self.flow, self.target, pairs)
         # Where it names none, another one may have copied that it does not tell of any more.
         facts.newest = newest_of(facts.there.committed.values()) or told_beside(self.target, self.flow)
+        # What the state has lost of that, the next start writes again.
+        again = {e.target: promoted_again(e, facts.there.committed) for e in state.enrolments}
+        state.known.update((target, each) for target, each in again.items() if each is not None)
         return state
 
     def _last_commit_ms(self) -> int | None:

@@ -26,9 +26,10 @@ from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
 from onceover.operate.statusshape import oldest_of, shape
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.state.records.firstlook import FirstLook
 from onceover.state.records.layout import DONE, FAILED, Layout
+from onceover.state.records.progress import promoted_progress
 from onceover.wire.progress import NOBODY, ProgressMeta
 from tests.unit.copy.loop import ME
 
@@ -176,6 +177,22 @@ def test_state_that_is_older_than_what_has_copied_tells_nothing_of_the_run(
     assert (status["state"], status["run"]["state"], status["generation"]) == ("unknown", "unknown", None)
     assert "`onceover replicate f`" in status["needs"][0]["resolve"]
     assert "not known" in describe(status)
+
+
+def test_copy_whose_promotion_the_state_has_lost_is_its_clients(look: Callable[..., dict[str, Any]]) -> None:
+    """Its progress tells of that: nobody is to start a flow for what waits for nobody."""
+    state, there = facts(), target_logs(generation=2)
+    assert state.layout is not None
+    state.layout = replace(state.layout, generation=2, ready=False, seized=True)
+    promoted = state.known["orders"].as_promoted("d1", LeftAt(2, 70), {0: 10}, {0: 10})
+    marked = {
+        tp: CommittedOffset(0, to.offset, to.leader_epoch, to.metadata)
+        for tp, to in promoted_progress(promoted, there.committed).items()
+    }
+    there.committed = marked
+    status = look(REFUSED, there=[there, there], state=state)
+    assert (status["state"], status["run"]["state"], status["partitions"]) == ("promoted", "promoted", [])
+    assert [note["code"] for note in status["notes"]] == ["PROMOTED"]
 
 
 def test_run_that_begins_between_both_looks_is_no_lost_end(look: Callable[..., dict[str, Any]]) -> None:

@@ -300,6 +300,7 @@ def check_told(told: int, own: int, flow: str, where: str) -> None:
     if told < own:
         raise NotNow(
             f"{names.state_topic(flow)} is told as it was before generation {own}",
+            code=StateCode.STATE_SHORTENED,
             where=where,
             expected=f"generation {own}, or a newer one",
             seen=f"generation {told}, as of a broker that leads it no more, or a log that has lost its end to"
