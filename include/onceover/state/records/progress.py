@@ -141,9 +141,12 @@ def put_back(known_end: int, found: int) -> NeedsOperator:
         known_end: end of the copy that it tells of.
         found: offset on the target of a later batch of ours.
     """
-    return _foreign(
-        f"no record of the flow behind target offset {known_end}",
-        f"one at {found}: an older position was put back with its metadata",
+    return NeedsOperator(
+        "the partition's progress is an older one: somebody has put it back, or the target's "
+        "__consumer_offsets has lost its end",
+        code=StateCode.PROGRESS_FOREIGN,
+        expected=f"no record of the flow behind target offset {known_end}",
+        seen=f"one at {found}: an older position was put back, or is told again, with its metadata",
     )
 
 

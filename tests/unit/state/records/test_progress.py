@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceover.kafka.calls import CommittedOffset
-from onceover.state.records.progress import beside
+from onceover.state.records.progress import beside, put_back
 from onceover.wire.progress import ProgressMeta
 
 META = ProgressMeta("s", "t", leader_epoch=4, target_end=50, generation=7, instance=(1, 0), position=90)
@@ -46,3 +46,10 @@ def test_what_nobody_can_read_is_told_from_it(text: str) -> None:
     """A later release, or damage."""
     meta, doubt = beside(committed(90, text))
     assert meta is None and doubt is not None and doubt.code == "PROGRESS_UNREADABLE"
+
+
+def test_of_an_older_position_nobody_is_blamed_who_may_be_none() -> None:
+    """A coordinator whose log has lost its end tells it, too; the code, and so the way out, are the same."""
+    told = put_back(10, 12)
+    assert told.code == "PROGRESS_FOREIGN"
+    assert "__consumer_offsets has lost its end" in told.message
