@@ -332,6 +332,9 @@ def _verified(
             break
         source, target = piece.range.source_to, piece.range.target_to
         timestamp_ms = max([timestamp_ms, *(digest.last_timestamp_ms for digest in _digests(piece))])
+    if bounds.mode is Mode.HANDLER:
+        # The pieces lie in all partitions of the target; a watermark tells of the one of its own number.
+        target = bounds.target_to
     return max(best, _Verified(source, target, timestamp_ms))
 
 

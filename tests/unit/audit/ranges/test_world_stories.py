@@ -10,6 +10,7 @@ import pytest
 from onceover.errors import Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.state.records.verdicts import START, WATERMARK, Verdict
+from tests.support.worlds import auditworld
 from tests.support.worlds.auditoracle import Answer, audit, check, keep
 from tests.support.worlds.auditstory import EVENTS, Event, live
 from tests.support.worlds.auditworld import EPOCH_MS, KINDS, LETTERS, SOURCE, World
@@ -631,3 +632,11 @@ def test_every_event_can_happen_in_every_world() -> None:
 def test_a_record_that_belongs_elsewhere_makes_no_proof_younger(kind: str) -> None:
     """It is a finding of the partition that misses it, and lies in another one that was proven before."""
     live(kind, (Event("produce"), Event("copy and misroute")))
+
+
+def test_what_was_proven_counts_wherever_a_handler_has_put_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is in the target partition of the source's number, which ends before where all of it is."""
+    monkeypatch.setattr(auditworld, "spread", lambda record: [record.replace(partition=2)])
+    story = (*WRITTEN, Event("audit"), Event("source expires", 0, 2))
+    answer = told("handler", *story)
+    assert (answer.verdict, answer.result.partitions[0].source_from) == (Verdict.PASS, 4)
