@@ -23,7 +23,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import beside
 from onceover.state.records.runstate import FlowRun, RunState, driver_entry, run_of, source_heard_ms
 from onceover.state.records.verdicts import AuditFailure, audit_entry
-from onceover.state.records.verified import flow_entry, partition_entry
+from onceover.state.records.verified import Watermark, flow_entry, partition_entry
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop
 from onceover.topics import refusals
@@ -150,9 +150,15 @@ def _partition(
         "oldest_missing_s": _oldest_s(facts, [source], lag),
         "oldest_open_s": _age_s(facts, here.open_ms.get(source)) if open_offsets else None,
         "target_end": facts.there.ends.get(target) if meta is None else meta.target_end,
-        "verified": partition_entry(state.verified.get(target), ids, position, facts.now_ms),
+        "verified": partition_entry(_proven(state, enrolment, source), ids, position, facts.now_ms),
         "stop": None if stop is None else _stop(stop, state.stops.get(target)),
     }
+
+
+def _proven(state: FlowFacts, enrolment: Enrolment, source: TopicPartition) -> Watermark | None:
+    found, number = state.verified.get(enrolment.target_of(source)), source.partition
+    stands = found is not None and found.stands(enrolment.approval(number), enrolment.placed_by_hand(number))
+    return found if stands else None
 
 
 def _state_of(stop: Stop | None, lag: int | None, stuck_ms: int | None, run: FlowRun) -> PartitionState:

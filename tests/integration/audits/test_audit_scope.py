@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from onceover.audit.checks.result import PartitionResult
 from onceover.audit.model import FindingKind, Reason, Side
 from onceover.config.flow.load import load_flow
 from onceover.state.read import read_flow_state
@@ -11,7 +12,7 @@ from onceover.state.records.verified import read_watermarks
 from onceover.wiring.audit import AuditRequest, audit_bookkeeping
 from onceover.wiring.flows import open_clusters
 from tests.support.flows.handled import handler_keys
-from tests.support.flows.replica import Replica, alter_config
+from tests.support.flows.replica import Replica, alter_config, delete_before
 from tests.support.raw.adversary import EPOCH_MS
 from tests.support.worlds.contentaudit import audit, partition
 
@@ -54,6 +55,33 @@ def test_what_an_operator_has_had_copied_once_more_is_repeated(
     again = replica.copy().records
     found = partition(audit(replica.flow.watch.flow), topic).findings
     assert [each.kind for each in found] == [FindingKind.REPEATED] * again
+
+
+def test_what_was_copied_again_behind_an_audit_is_looked_at(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Twice where it still stood, and once where somebody had deleted what the audit has seen."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    flow = replica.flow.watch.flow
+    assert partition(audit(flow, keep=True), topic).verified_to == 5
+
+    def reseeded() -> PartitionResult:
+        command = "partition", "reseed", str(replica.flow.path), f"{topic}:0", "--apply"
+        assert replica.command(capsys, *command)[0] == 0
+        assert replica.copy().records == 5
+        return partition(audit(flow, keep=True), topic)
+
+    twice = reseeded()
+    delete_before(replica.target_client, topic, twice.target_to)
+    once = reseeded()
+
+    assert [(each.kind, each.source_offset) for each in twice.findings] == [
+        (FindingKind.REPEATED, offset) for offset in range(5)
+    ]
+    assert (once.findings, once.records(Side.TARGET), once.verified_to) == ((), 5, 5)
+    assert partition(audit(flow), topic).source_from == 5
 
 
 def test_handler_that_was_changed_is_no_finding(replica: Replica) -> None:

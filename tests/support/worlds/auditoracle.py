@@ -152,6 +152,8 @@ class _Facts:
     def _among_gone(self, place: Place) -> bool:
         """Tell whether a place is among copies of what the source no longer holds: nobody can judge those."""
         world = self.world
+        if place in world.copied_again and world.here(place[0]).start:
+            return True
         sources = range(2) if world.kind.handled else [p for p in range(2) if p == place[0]]
         for partition in sources:
             start = world.here(partition).start
@@ -301,6 +303,9 @@ def _check_mark(
         assert old is None
         return
     begin, target_begin, at_ms = (old.offset, old.target_offset, old.at_ms) if old else (0, 0, -1)  # pyrefly: ignore[missing-attribute]
+    if old and mark.approval != old.approval:  # pyrefly: ignore[missing-attribute]
+        # Put somewhere else in between: what is proven may begin anew.
+        begin = min(begin, mark.offset)
     assert mark.offset >= begin, "a watermark goes back"
     unproven = facts.unproven(partition, begin, mark.offset)
     assert not unproven, f"below the watermark {mark.offset}, and never proven: {sorted(unproven)}"

@@ -138,6 +138,7 @@ EVENTS: Final[dict[str, _Deed]] = {
     "open transaction": lambda life, e: life.world.hang(e.partition, e.variant),
     "sent ahead": lambda life, e: life.world.ahead(e.partition, e.size),
     "skip": lambda life, e: life.world.skip(e.partition, e.size),
+    "put elsewhere": lambda life, e: life.world.put_by(e.partition, e.size * (e.variant - 3)),
     "overlook": lambda life, e: life.world.overlook(e.partition, e.size),
     "source expires": lambda life, e: life.world.expire(e.partition, e.size, target=False),
     "target expires": lambda life, e: life.world.expire(e.partition, e.size, target=True),

@@ -22,7 +22,7 @@ from onceover.positions.reader import Chunk, MapEntry
 from onceover.positions.store import MapStore
 from onceover.state import names
 from onceover.state.read import FlowState
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.state.records.layout import Layout
 from onceover.state.records.verdicts import Verdicts
 from onceover.state.records.verified import Watermark
@@ -129,6 +129,7 @@ class World:
         self.forgot = False
         self.overlooked: set[int] = set()
         self.diverged: set[int] = set()
+        self.copied_again: set[Place] = set()
         self.older_release = False
         self.refuses = True
         self._begun_ms = 0
@@ -216,12 +217,19 @@ class World:
         if producer >= 0:
             log.decide(producer, commit=variant % 3 == 1)
         # Behind an election that has taken what was copied, others stand at offsets that are passed.
-        passed = {(partition, offset) for offset in offsets if offset < self.positions[partition]}
-        self.truth.lost |= passed
+        passed = {
+            (partition, offset)
+            for offset, content in zip(offsets, contents, strict=True)
+            if offset < self.positions[partition] and self._becomes(partition, offset, content)
+        }
+        # What the map does not speak of since an operator has skipped counts as skipped, whatever is there.
+        self.truth.lost |= passed - self.truth.skipped
 
     def bad(self, partition: int) -> None:
         """Append a record that is going to be diverted."""
-        self.here(partition).append([self.content(0, value=BAD)])
+        (offset,) = self.here(partition).append([self.content(0, value=BAD)])
+        if offset < self.positions[partition]:
+            self.truth.lost |= {(partition, offset)} - self.truth.skipped
 
     def grow(self) -> None:
         """Add a partition to the source, with a record, before the flow has noticed."""
@@ -290,8 +298,19 @@ class World:
             if producer >= 0:
                 self.there(target).decide(producer, commit=True)
         for offset, place in written:
-            self.truth.homes.setdefault((partition, offset), []).append(place)
+            self._settle((partition, offset), place)
         return written
+
+    def _settle(self, origin: Place, place: Place) -> None:
+        """Note where a record was copied to: at home there, unless its copy of before is still there."""
+        homes = self.truth.homes.setdefault(origin, [])
+        homes[:] = [(target, at) for target, at in homes if at >= self.there(target).start]
+        if homes and not self.kind.handled and not self.kind.repeats:
+            self.truth.surplus.add(place)
+            self.copied_again.add(place)
+            return
+        homes.append(place)
+        self.truth.lost.discard(origin)
 
     def _made(self, partition: int, offset: int, content: Content) -> list[tuple[int, Content]]:
         if content.value == BAD and self.refuses:
@@ -371,11 +390,43 @@ class World:
         end = min(max(begin + records, log.start), log.stable)
         if end > begin and partition not in self.overlooked | self.diverged:
             self.truth.skipped |= {(partition, offset) for offset in range(begin, end)}
-            self._start_again(next(reversed(self.letter_topics)))
-            changed = {**self.enrolment.changed, partition: f"approval-{self.generation}"}
-            self.enrolment = replace(self.enrolment, changed=changed)
-            self.positions[partition] = end
-            self._commit(partition)
+            self.put(partition, end)
+
+    def put_by(self, partition: int, offsets: int) -> None:
+        """Let an operator move the flow so far ahead, or back, as far as its source allows it.
+
+        What it has to copy again is copied at once: until then all that is behind it looks like nobody's.
+        """
+        log, begin = self.here(partition), self.positions[partition]
+        if self.kind.handled or self.kind.repeats or self._hidden(partition) or partition in self.overlooked:
+            return
+        if self.there(partition).pending:
+            return
+        end = min(begin + offsets, log.stable)
+        if self.there(partition).end < self.target_ends[partition]:
+            # The target has lost some of what was copied: nobody goes on behind that.
+            end = min([end, *(place[1] for place in self.truth.lost if place[0] == partition)])
+        end = max(log.start, end)
+        self.truth.skipped |= {(partition, offset) for offset in range(begin, end)}
+        self.put(partition, end)
+        if end < begin:
+            self.copy(partition, begin - end)
+
+    def put(self, partition: int, offset: int) -> None:
+        """Let an operator put the flow somewhere in its source: what lies behind is copied, perhaps again."""
+        self._start_again(next(reversed(self.letter_topics)))
+        end = self.there(partition).end
+        placed = {partition: PlacedProgress(self.generation, offset, end)}
+        changed = {partition: f"approval-{self.generation}"}
+        self.enrolment = replace(
+            self.enrolment,
+            placed={**self.enrolment.placed, **placed},
+            changed={**self.enrolment.changed, **changed},
+        )
+        self.positions[partition], self.target_ends[partition] = offset, end
+        self.stops.pop(names.stop_key(self.kind.target, partition), None)
+        self.diverged.discard(partition)
+        self._commit(partition)
 
     def _start_again(self, letters: str) -> None:
         """Let a new generation begin, which diverts there."""
@@ -418,7 +469,22 @@ class World:
     def expire(self, partition: int, records: int, *, target: bool) -> None:
         """Let retention take the oldest offsets of one side."""
         log = self.there(partition) if target else self.here(partition)
+        before = dict(self.there(partition).visible())
         log.expire(log.start + records)
+        if target:
+            self._outlive(partition, before)
+
+    def _outlive(self, partition: int, before: dict[int, Content]) -> None:
+        """Let a second copy that is still there stand for the first one that has expired."""
+        start = self.there(partition).start
+        for homes in self.truth.homes.values():
+            for index, (target, place) in enumerate(homes):
+                if target == partition and place < start and place in before:
+                    equal = (o for o, c in before.items() if o >= start and c == before[place])
+                    at = next((o for o in equal if (partition, o) in self.copied_again), None)
+                    if at is not None:
+                        homes[index] = partition, at
+                        self.truth.surplus.discard((partition, at))
 
     def elect(self, partition: int, batches: int, *, target: bool) -> None:
         """Let a replica lead that has missed the last batches; the flow stops where that were copied ones."""
@@ -438,7 +504,7 @@ class World:
         else:
             for place in [at for at in truth.homes if at[0] == partition and at[1] >= log.end]:
                 truth.surplus |= set(truth.homes.pop(place))
-            for places in (truth.lost, truth.skipped, truth.diverted):
+            for places in (truth.lost, truth.diverted):
                 places -= {at for at in places if at[0] == partition and at[1] >= log.end}
             is_copied = log.end < self.positions[partition]
         if is_copied:

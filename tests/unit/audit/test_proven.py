@@ -16,7 +16,14 @@ def test_proof_becomes_no_younger_where_the_target_was_not_looked_at_behind_it(
     target_from: int, is_renewed: bool
 ) -> None:
     """Nothing has come on the source; what was written on the target meanwhile is what is asked."""
-    seen = SimpleNamespace(target=audits.at(0), enrolled=("source-id", "target-id"))
+    seen = SimpleNamespace(
+        target=audits.at(0),
+        enrolled=("source-id", "target-id"),
+        parted_at=(None, None),
+        approval="",
+        source_log=None,
+        target_log=None,
+    )
     snapshot = SimpleNamespace(partitions=(seen,), started_ms=audits.STARTED_MS)
     result = replace(
         audits.good_partition(0), source_from=200, verified_before=200, target_from=target_from, target_to=201

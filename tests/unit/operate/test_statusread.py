@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from onceover.operate.statusfacts import StatusFacts, StatusSide
 from onceover.operate.statusread import FlowFacts, PartitionStatusReader
 from onceover.operate.statusshape import shape
 from onceover.state import names
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.state.records.layout import Layout
 from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
 from onceover.state.records.verified import Watermark
@@ -213,3 +214,17 @@ def test_verdict_that_names_what_is_not_there_is_a_problem(path: tuple[Any, ...]
     holder[path[-1]] = value
     codes = [need["code"] for need in entry_of(state)["needs"]]
     assert codes == ["STATE_UNREADABLE", "CODE", "C"]
+
+
+def test_what_was_proven_before_an_operator_had_it_copied_again_is_not_called_proven() -> None:
+    """As the next audit has it: where the target had lost some of it by then."""
+    mark = Watermark(
+        offset=5, target_offset=5, source_id=UUID(int=1), target_id=UUID(int=2), timestamp_ms=5, at_ms=5
+    )
+    enrolled = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 0}, 5)
+    put = replace(enrolled, changed={0: "later"}, placed={0: PlacedProgress(2, 3, 4)})
+    told = [
+        entry_of({names.LAYOUT: _LAYOUT.to_json(), "topic/t": of.to_json(), "verified/t/0": known.to_json()})
+        for of, known in ((enrolled, mark), (put, mark), (put, replace(mark, approval="later")))
+    ]
+    assert [each["partitions"][0]["verified"] is not None for each in told] == [True, False, True]

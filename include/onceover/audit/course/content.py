@@ -13,9 +13,11 @@ from onceover.audit.course.partitions import PairPlan, Workers, compare_partitio
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Mode, Unverifiable
 from onceover.audit.ranges.bounds import not_taken_in, untold
+from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import AuditSnapshot
 from onceover.audit.ranges.tasks import TASK_RANGES
 from onceover.clock import now_ms
+from onceover.kafka import calls
 from onceover.model import TopicPartition
 from onceover.state.records.verified import Watermark
 
@@ -83,6 +85,10 @@ def _untouched(source: TopicPartition, gap: Unverifiable) -> PartitionResult:
     return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
 
 
+def _epoch_of(log: PartitionLog | None) -> int:
+    return calls.NO_EPOCH if log is None else log.epoch
+
+
 def proven(content: Content) -> dict[TopicPartition, Watermark]:
     """Return the verified watermarks of partitions that were proven to get further, by target partition."""
     wanted = {}
@@ -108,5 +114,8 @@ def proven(content: Content) -> dict[TopicPartition, Watermark]:
                 target_id=seen.enrolled[1],
                 timestamp_ms=result.verified_timestamp_ms,
                 at_ms=content.snapshot.started_ms,
+                approval=seen.approval,
+                source_epoch=_epoch_of(seen.source_log),
+                target_epoch=_epoch_of(seen.target_log),
             )
     return wanted

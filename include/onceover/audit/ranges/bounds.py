@@ -41,6 +41,12 @@ class PairMap(Protocol):
     def first(self, source: int = 0, target: int = 0) -> tuple[int, int] | None:
         """Return where the map first begins, or begins again, at or behind both offsets."""
 
+    def behind(self, offset: int) -> int | None:
+        """Return the target offset behind the copies of all source offsets before one; None without any."""
+
+    def again(self, offset: int, target: int) -> int | None:
+        """Return the first source offset before ``offset`` whose copy is behind ``target``; None without."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -137,7 +143,7 @@ class _Bounding:
         self._joins = True
         mark = self.seen.watermark
         proven = mark is not None and mark.of(*self.seen.enrolled) and self._still_there(mark)
-        self._mark = mark if proven else None
+        self._mark = self._standing(mark) if mark is not None and proven else None
 
     def _still_there(self, mark: Watermark) -> bool:
         """Tell whether nothing says that a log has lost at its end what was proven.
@@ -151,6 +157,35 @@ class _Bounding:
             (log is None or at <= log.end) and (parted is None or at <= parted)
             for log, at, parted in zip(logs, proven, self.seen.parted_at, strict=True)
         )
+
+    def _standing(self, mark: Watermark) -> Watermark | None:
+        """Return what counts of a watermark, wherever an operator has put the partition since.
+
+        From there on all is looked at that the target holds, what it had held before among it: it may be
+        there twice, or an operator had gone past it.
+        """
+        seen = self.seen
+        start = 0 if seen.target_log is None else seen.target_log.start
+        if not mark.stands(seen.approval, seen.placed, start):
+            return None
+        begin = self._copied_again_from(mark)
+        if begin is None:
+            return mark
+        at = None if self.handled or self.repeats else self.pair_map.behind(begin)
+        if at is not None and at <= mark.target_offset:
+            return replace(mark, offset=begin, target_offset=at)
+        # A copy that began at both logs' beginning is compared from there on; of others nobody knows where.
+        return None if seen.start == 0 and not seen.since else mark
+
+    def _copied_again_from(self, mark: Watermark) -> int | None:
+        """Return the first source offset that was proven and is copied again since; None without one."""
+        approval, placed = self.seen.approval, self.seen.placed
+        if approval == mark.approval:
+            return None
+        # Put back, and then ahead of it, as only the map tells.
+        again = self.pair_map.again(mark.offset, mark.target_offset)
+        put = None if placed is None or placed.offset >= mark.offset else placed.offset
+        return min((each for each in (again, put) if each is not None), default=None)
 
     def bounds(self) -> Bounds:
         seen = self.seen

@@ -42,6 +42,7 @@ class PartitionLog:
         compacted: only the latest value of a key is promised to stay.
         expires: records go by age or size; otherwise only a person removes them.
         stamped: the broker stamps records itself when they arrive.
+        epoch: leader epoch that it was in at the least when it was asked where it ends.
     """
 
     topic_id: UUID
@@ -51,6 +52,7 @@ class PartitionLog:
     compacted: bool = False
     expires: bool = True
     stamped: bool = False
+    epoch: int = calls.NO_EPOCH
 
 
 class AskedEnds:
@@ -180,7 +182,7 @@ def partition_logs(ends: AskedEnds, topics: Sequence[str]) -> dict[TopicPartitio
     configs = Admin(ends.cluster).topic_configs(infos, standing=_KEYS)
     ends.refuse(configs.failures)
     return {
-        tp: _log(infos[tp.topic], configs.standing.get(tp.topic, {}), *bounds)
+        tp: _log(infos[tp.topic], tp.partition, configs.standing.get(tp.topic, {}), bounds)
         for tp, bounds in log_bounds(ends, infos).items()
     }
 
@@ -217,15 +219,16 @@ def log_bounds(
     return {tp: (start[tp], min(stable[tp], end[tp]), end[tp]) for tp in start}
 
 
-def _log(info: TopicInfo, config: Mapping[str, str], start: int, stable: int, end: int) -> PartitionLog:
+def _log(
+    info: TopicInfo, partition: int, config: Mapping[str, str], bounds: tuple[int, int, int]
+) -> PartitionLog:
     policies = config.get("cleanup.policy", "delete").split(",")
     kept = config.get("retention.ms") == "-1" and config.get("retention.bytes", "-1") == "-1"
     return PartitionLog(
         info.topic_id,
-        start,
-        stable,
-        end,
+        *bounds,
         compacted="compact" in policies,
         expires="delete" in policies and not kept,
         stamped=config.get("message.timestamp.type") == "LogAppendTime",
+        epoch=info.partitions[partition].leader_epoch,
     )

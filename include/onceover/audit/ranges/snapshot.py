@@ -8,12 +8,13 @@ target holds nothing beyond it, and whatever else is there is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs, settled
+from onceover.audit.ranges.parted import CopiedPair, parted
 from onceover.audit.records.refusals import Withheld
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
@@ -27,7 +28,7 @@ from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.committed import told_beside
 from onceover.state.read import FlowState, read_flow_state
-from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.state.records.layout import Layout, check_clusters, check_distinct
 from onceover.state.records.progress import beside
 from onceover.state.records.verified import Watermark, read_watermarks
@@ -38,13 +39,6 @@ from onceover.wire.progress import ProgressMeta
 SETTLE_S: Final = 10.0
 # Commit markers reach the data's partitions within milliseconds of the progress; a broker may restart.
 _MARKERS_S: Final = 30.0
-
-
-class _Reached(NamedTuple):
-    """In which leader epoch a log was read or written up to an offset."""
-
-    epoch: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +65,8 @@ class PartitionSnapshot:
             that down, or the copy has been put elsewhere since.
         parted_at: up to where the logs of source and target still hold what was copied, where they have lost
             some of it at their ends; None where nothing tells that they have.
+        approval: under which an operator has put the partition somewhere the last time, ``placed`` where;
+            empty and None where nobody has.
     """
 
     source: TopicPartition
@@ -91,6 +87,8 @@ class PartitionSnapshot:
     enrolled_ms: int = 0
     began: int | None = None
     parted_at: tuple[int | None, int | None] = (None, None)
+    approval: str = ""
+    placed: PlacedProgress | None = None
 
     @property
     def is_there(self) -> bool:
@@ -251,8 +249,8 @@ class _Snapshots:
         here = self._up_to(here, progress)
         there = self._target_logs(progress)
         again = self._progress()
-        parted = self._parted(progress)
         watermarks = read_watermarks(self._state.others)
+        lost = parted(self._here, self._there, self._on_record(progress, watermarks))
         seen = []
         for enrolment in self._enrolments:
             for source in enrolment.sources():
@@ -280,7 +278,9 @@ class _Snapshots:
                         self._here.why_not(source) or self._there.why_not(target),
                         0 if enrolment.since or enrolment.changed else enrolment.at_ms,
                         enrolment.began(source.partition),
-                        (parted[0].get(source), parted[1].get(target)),
+                        lost.of(source, target),
+                        enrolment.approval(source.partition),
+                        enrolment.placed_by_hand(source.partition),
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
@@ -376,24 +376,16 @@ class _Snapshots:
 
     # ---- both
 
-    def _parted(
-        self, progress: Mapping[TopicPartition, CommittedOffset]
-    ) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
-        """Return where logs of source and target have parted from what was copied, as leader epochs tell."""
-        copied, kept = dict[TopicPartition, _Reached](), dict[TopicPartition, _Reached]()
-        for source, target in self._pairs.items():
-            committed = progress.get(target)
-            meta = beside(committed).meta
-            if committed is None or meta is None:
-                continue
-            if meta.leader_epoch != calls.NO_EPOCH:
-                copied[source] = _Reached(meta.leader_epoch, committed.offset)
-            if meta.target_epoch is not None:
-                kept[target] = _Reached(meta.target_epoch, meta.target_end)
-        # A source that knows no such epoch is an older copy: nobody tells from where on. A target may have
-        # forgotten its epochs, and hold everything.
-        there = {tp: at for tp, at in _lost_ends(self._there, kept).items() if at >= 0}
-        return {tp: max(0, at) for tp, at in _lost_ends(self._here, copied).items()}, there
+    def _on_record(
+        self,
+        progress: Mapping[TopicPartition, CommittedOffset],
+        watermarks: Mapping[TopicPartition, Watermark],
+    ) -> Iterator[CopiedPair]:
+        for enrolment in self._enrolments:
+            for source in enrolment.sources():
+                target = self._pairs[source]
+                at, mark = progress.get(target), watermarks.get(target)
+                yield CopiedPair(source, target, _copied_ids(enrolment, beside(at).meta), at, mark)
 
     def _untold(self) -> dict[TopicPartition, Withheld]:
         """Return the partitions without a counterpart of which nobody tells where they end."""
@@ -409,11 +401,6 @@ class _Snapshots:
         """Return those that are the copy of none, each with the source partition that it would be of."""
         sources, used = {e.target: e.source for e in self._enrolments}, set(self._pairs.values())
         return {tp: TopicPartition(sources[tp.topic], tp.partition) for tp in targets if tp not in used}
-
-
-def _lost_ends(asked: AskedEnds, reached: Mapping[TopicPartition, _Reached]) -> dict[TopicPartition, int]:
-    ends = asked.epoch_ends({tp: each.epoch for tp, each in reached.items()})
-    return {tp: end for tp, end in ends.items() if end < reached[tp].offset}
 
 
 def _until(log_: PartitionLog, position: int) -> PartitionLog:

@@ -13,7 +13,7 @@ from onceover.audit.model import Range
 from onceover.audit.ranges.bounds import Bounds
 from onceover.model import TopicPartition
 from onceover.positions.store import MapStore, PairRow
-from onceover.wire.offsetlookup import Translated, translate, translate_back
+from onceover.wire.offsetlookup import Translated, clipped, translate, translate_back
 from onceover.wire.offsetmap import MapRecord
 
 # Of source batches, as stored: the finest place that a first comparison names.
@@ -87,6 +87,14 @@ class StoredPair:
         """Return where the map first begins, or begins again, at or behind both offsets."""
         return first_behind(self.records(), source, target)
 
+    def behind(self, offset: int) -> int | None:
+        """Return the target offset behind the copies of all source offsets before one; None without any."""
+        return behind(self.records(), offset)
+
+    def again(self, offset: int, target: int) -> int | None:
+        """Return the first source offset before ``offset`` whose copy is behind ``target``; None without."""
+        return again(self.records(), offset, target)
+
     def records(self) -> Iterator[MapRecord]:
         """Yield the pair's map records in order."""
         if self._store is not None and self._pair is not None:
@@ -105,6 +113,22 @@ def first_behind(records: Iterable[MapRecord], source: int, target: int) -> tupl
     for record in records:
         if record.source_start >= source and record.target_start >= target:
             return record.source_start, record.target_start
+    return None
+
+
+def behind(records: Iterable[MapRecord], offset: int) -> int | None:
+    """Return where the target's copies of source offsets before ``offset`` end; None without any."""
+    cut = (clipped(each, offset, each.target_end) for each in records if each.source_start < offset)
+    return max((each.target_end for each in cut if each is not None), default=None)
+
+
+def again(records: Iterable[MapRecord], offset: int, target: int) -> int | None:
+    """Return the first source offset before ``offset`` whose copy is behind ``target``; None without."""
+    for record in records:
+        for segment in record.segments:
+            first = segment.source + max(0, target - segment.target)
+            if first < min(offset, segment.source_end):
+                return first
     return None
 
 

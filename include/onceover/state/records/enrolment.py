@@ -194,6 +194,10 @@ class Enrolment:
         """Return the ids of the topics that a partition was copied between, as far as the leader knows."""
         return self.former.get(partition, self.ids)
 
+    def approval(self, partition: int) -> str:
+        """Return under which an operator has put a partition the last time; empty where nobody has."""
+        return self.changed.get(partition, "")
+
     def placed_by_hand(self, partition: int) -> PlacedProgress | None:
         """Return where an operator has put a partition the last time; None where nobody has."""
         return self.placed.get(partition) if partition in self.changed else None

@@ -1,7 +1,8 @@
 """The verified watermark: up to where a partition's copy has been proven right (docs/audit.md). Pure.
 
 Invariant: a watermark counts for the two topics that it was proven of (topic ids), never for others of the
-same name. It is written by the audit only, which never writes it lower (``audit.ranges.watermark``).
+same name, and for what an operator has not had copied again since. It is written by the audit only, which
+never writes it lower (``audit.ranges.watermark``).
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from uuid import UUID
 from onceover.ages import age_text
 from onceover.model import TopicPartition
 from onceover.state import names
+from onceover.state.records.enrolment import PlacedProgress
 from onceover.state.records.value import MALFORMED, mapping, text, whole_number
 
 VERSION: Final = 1
+# As Kafka says that nobody knows one.
+_NO_EPOCH: Final = -1
 _NUMBERS: Final = ("offset", "target_offset", "timestamp_ms", "at_ms")
+_EPOCHS: Final = ("source_epoch", "target_epoch")
 _IDS: Final = ("source_id", "target_id")
 
 
@@ -32,6 +37,10 @@ class Watermark:
         source_id: topic id of the source; ``target_id`` of the target.
         timestamp_ms: largest record timestamp before ``offset``, -1 when unknown.
         at_ms: when the bounds of the audit were fixed, in ms since 1970.
+        approval: under which an operator had written the partition's progress the last time; empty for
+            never, and by an older release.
+        source_epoch: leader epoch of the source's log then, ``target_epoch`` of the target's: where one has
+            ended earlier, the log has lost at its end what was proven. -1 by an older release.
     """
 
     offset: int
@@ -40,6 +49,9 @@ class Watermark:
     target_id: UUID
     timestamp_ms: int
     at_ms: int
+    approval: str = ""
+    source_epoch: int = _NO_EPOCH
+    target_epoch: int = _NO_EPOCH
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``verified/<target topic>/<partition>``."""
@@ -60,17 +72,42 @@ class Watermark:
         if value["v"] != VERSION:
             return None
         numbers = {name: whole_number(value[name]) for name in _NUMBERS}
+        numbers |= {name: whole_number(value[name]) for name in _EPOCHS if name in value}
         ids = {name: UUID(text(value[name])) for name in _IDS}
-        return cls(**numbers, **ids)  # pyrefly: ignore[bad-argument-type]
+        approval = text(value.get("approval", ""))
+        return cls(**numbers, **ids, approval=approval)  # pyrefly: ignore[bad-argument-type]
 
     def of(self, source_id: UUID, target_id: UUID) -> bool:
         """Tell whether it is about these topics and not about earlier ones of the same name."""
         return (self.source_id, self.target_id) == (source_id, target_id)
 
+    def stands(self, approval: str, placed: PlacedProgress | None, target_start: int = 0) -> bool:
+        """Tell whether it is still about what is copied, wherever an operator has put the partition since.
+
+        What was proven stays so: whatever is copied again lies behind it, and is looked at there. Not where
+        the target had lost the end of it by then, or has let go of all of it: then what lies there is
+        the copy, and what was proven is not.
+
+        Args:
+            approval: under which the partition's progress was written by hand the last time; empty for never.
+            placed: where; None where that was never done, or by an older release.
+            target_start: first offset of the target's log.
+        """
+        if approval == self.approval:
+            return True
+        if placed is None or placed.target_end < self.target_offset:
+            return False
+        return placed.offset >= self.offset or target_start < self.target_offset
+
     def advances(self, known: Watermark | None) -> bool:
-        """Tell whether it may be written over ``known``: further on, or about other topics."""
+        """Tell whether it may be written over ``known``: further on, or about other topics.
+
+        Also where an operator has put the partition somewhere else in between: a newer one may be lower then.
+        """
         if known is None or not self.of(known.source_id, known.target_id):
             return True
+        if self.approval != known.approval:
+            return self.at_ms > known.at_ms
         # Proven again without getting further: the same offset, seen later.
         return self.offset > known.offset or (self.offset == known.offset and self.at_ms > known.at_ms)
 
@@ -96,7 +133,7 @@ def partition_entry(
     """Return ``verified`` of a partition in ``status``; None where nothing is proven.
 
     Args:
-        verified: its watermark.
+        verified: its watermark; None also where it stands no more.
         ids: topic ids of source and target as the flow copies them now.
         position: next source offset to copy.
         now_ms: the time, in ms since 1970.

@@ -14,7 +14,7 @@ from onceover.audit.model import Mode, Reason
 from onceover.audit.ranges.bounds import Bounds, PairMap, bound
 from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import PartitionSnapshot
-from onceover.audit.ranges.tiling import first_behind
+from onceover.audit.ranges.tiling import again, behind, first_behind
 from onceover.model import TopicPartition
 from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop
@@ -40,6 +40,12 @@ class Straight:
         at = max(self._start, source, target)
         return None if at > self._end else (at, at)
 
+    def behind(self, offset: int) -> int | None:
+        return offset if self._start < offset <= self._end else None
+
+    def again(self, offset: int, target: int) -> int | None:
+        return target if self._start <= target < min(offset, self._end) else None
+
 
 class Copied:
     """A map of transactions, asked as the stored one is."""
@@ -57,6 +63,12 @@ class Copied:
 
     def first(self, source: int = 0, target: int = 0) -> tuple[int, int] | None:
         return first_behind(self._records, source, target)
+
+    def behind(self, offset: int) -> int | None:
+        return behind(self._records, offset)
+
+    def again(self, offset: int, target: int) -> int | None:
+        return again(self._records, offset, target)
 
 
 NOTHING = Straight(1, 0)

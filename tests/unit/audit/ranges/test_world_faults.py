@@ -134,7 +134,7 @@ def _proofs_outlive_their_logs(patch: pytest.MonkeyPatch) -> None:
 
 def _only_ends_tell(patch: pytest.MonkeyPatch) -> None:
     """A log that is as long again is the one of before."""
-    patch.setattr("onceover.audit.ranges.snapshot._lost_ends", lambda *_: {})
+    patch.setattr("onceover.audit.ranges.parted._lost_ends", lambda *_: {})
 
 
 # ---- a FAIL where nothing is wrong

@@ -640,3 +640,98 @@ def test_what_was_proven_counts_wherever_a_handler_has_put_it(monkeypatch: pytes
     story = (*WRITTEN, Event("audit"), Event("source expires", 0, 2))
     answer = told("handler", *story)
     assert (answer.verdict, answer.result.partitions[0].source_from) == (Verdict.PASS, 4)
+
+
+# ---- put elsewhere by an operator after an audit: what is proven then, and what of it is looked at again
+
+TWICE = (Event("produce", 0, 4), Event("copy", 0), Event("produce", 0, 4), Event("copy", 0), Event("audit"))
+
+
+def put(kind: str, offset: int, *before: Event) -> World:
+    """Return a world that was audited, then something happened, and the flow was put somewhere else."""
+    world = live(kind, (*TWICE, *before), audits=())
+    world.put(0, offset)
+    return world
+
+
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+def test_what_is_copied_again_where_it_was_lost_is_looked_at(kind: str) -> None:
+    """What was proven was the copy that is gone: FAIL where the new one is wrong, PASS where it is not."""
+    lost = Event("target loses its end", 0, 2)
+    world = put(kind, 4, lost)
+    world.copy(0, 9, "alter")
+    answer = audit(world)
+    check(world, answer)
+    assert answer.verdict is Verdict.FAIL
+    # In smaller transactions it reaches further than the one that was proven.
+    world = put(kind, 4, lost)
+    for records in (1, 1, 9):
+        world.copy(0, records)
+    for _ in range(2):
+        answer = audit(world)
+        check(world, answer)
+        assert answer.verdict is Verdict.PASS
+    assert answer.result.partitions[0].source_from == 8
+
+
+@pytest.mark.parametrize("offset", [4, 8], ids=["copied", "passed over"])
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+def test_what_the_source_holds_instead_of_what_was_proven_is_looked_at(kind: str, offset: int) -> None:
+    """Its log has lost what was copied, and others stand there: what was proven was of those it lost."""
+    more = Event("produce", 0, 4)
+    world = put(kind, offset, Event("source loses its end", 0, 1), more, more)
+    world.copy(0, 9)
+    answer = audit(world)
+    check(world, answer)
+    assert answer.verdict is Verdict.FAIL
+    assert {each.target_offset for each in answer.result.findings} == {5, 6, 7, 8}
+
+
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+def test_what_is_copied_again_is_no_repeat_where_the_target_holds_it_no_more(kind: str) -> None:
+    """Somebody has deleted the records of the copy, and had them copied again into the same topic."""
+    world = put(kind, 0, Event("target expires", 0, 99))
+    world.copy(0, 9)
+    answer = audit(world)
+    check(world, answer)
+    assert answer.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("ahead", [False, True], ids=["back", "back and ahead again"])
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+def test_what_was_passed_over_and_is_copied_after_all_is_no_repeat(kind: str, *, ahead: bool) -> None:
+    """An audit has told of what an operator had skipped, and went on behind it."""
+    world = live(kind, (*WRITTEN, Event("produce", 0, 4), Event("skip", 0, 4), Event("audit")), audits=())
+    world.put(0, 4)
+    world.copy(0, 9)
+    world.truth.skipped.clear()
+    if ahead:
+        world.produce(0, 2, 0)
+        world.put(0, 10)
+    answer = audit(world)
+    assert (answer.verdict is Verdict.PASS, reasons(answer)) == (not ahead, {"SKIPPED"} if ahead else set())
+
+
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+def test_what_is_there_twice_since_it_was_proven_is_named(kind: str) -> None:
+    """The records that were copied again, and no others."""
+    world = put(kind, 4)
+    world.copy(0, 9)
+    answer = audit(world)
+    check(world, answer)
+    assert [(str(e.kind), e.source_offset) for e in answer.result.findings] == [
+        ("REPEATED", offset) for offset in range(4, 8)
+    ]
+
+
+def test_what_was_proven_counts_where_an_operator_has_gone_ahead_of_it() -> None:
+    """A compacted topic that was cleaned since: nobody could prove it again."""
+    story = (
+        *TWICE,
+        Event("target is cleaned"),
+        Event("produce", 0, 4),
+        Event("skip", 0, 1),
+        Event("copy", 0),
+    )
+    answer = told("compacted", *story)
+    assert (answer.result.partitions[0].source_from, reasons(answer)) == (8, {"SKIPPED"})
