@@ -129,6 +129,7 @@ class World:
         self.forgot = False
         self.overlooked: set[int] = set()
         self.diverged: set[int] = set()
+        self.lost_ends = False
         self.copied_again: set[Place] = set()
         self.older_release = False
         self.refuses = True
@@ -488,11 +489,11 @@ class World:
 
     def elect(self, partition: int, batches: int, *, target: bool) -> None:
         """Let a replica lead that has missed the last batches; the flow stops where that were copied ones."""
-        if self.kind.handled or self.kind.repeats:
+        if self.kind.repeats:
             return
         log = self.there(partition) if target else self.here(partition)
         log.lose(batches)
-        truth = self.truth
+        truth, self.lost_ends = self.truth, True
         if target:
             for place, homes in truth.homes.items():
                 kept = [home for home in homes if home[0] != partition or home[1] < log.end]

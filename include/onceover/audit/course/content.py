@@ -85,6 +85,23 @@ def _untouched(source: TopicPartition, gap: Unverifiable) -> PartitionResult:
     return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
 
 
+def _unsettled(content: Content) -> set[str]:
+    """Return the target topics of handlers that have lost what was proven, until all of that is seen again.
+
+    What was proven of one partition may lie in any of them, and the loss is told by the watermark of the one
+    that has had it: made younger alone, it would have those of the others count again.
+    """
+    pairs = list(zip(content.snapshot.partitions, content.partitions, strict=True))
+    lost = {seen.target.topic for seen, _ in pairs if seen.parted_at[1] is not None}
+    return {
+        seen.target.topic
+        for seen, result in pairs
+        if result.mode is Mode.HANDLER and seen.target.topic in lost
+        if (mark := seen.watermark) is not None and mark.of(*seen.enrolled)
+        if result.verified_to < mark.offset
+    }
+
+
 def _epoch_of(log: PartitionLog | None) -> int:
     return calls.NO_EPOCH if log is None else log.epoch
 
@@ -98,7 +115,10 @@ def proven(content: Content) -> dict[TopicPartition, Watermark]:
         finding.target for each in everything for finding in each.findings if finding.target != each.target
     }
     left_beside = {each.target for each in content.beside if not each.nothing_left}
+    unsettled = _unsettled(content)
     for seen, result in zip(content.snapshot.partitions, content.partitions, strict=True):
+        if seen.target.topic in unsettled:
+            continue
         further = result.verified_to > max(result.verified_before, result.source_from)
         # Nothing new on the source and nothing wrong: proven again, now. Not where the target was looked at
         # from a later offset on: what was written behind the proof may be before that.

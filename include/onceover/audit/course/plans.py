@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from onceover.audit.ranges.tiling import Copied, Hole, StoredPair, borders, hole
 from onceover.audit.records.refusals import Withheld
 from onceover.model import TopicPartition
 from onceover.positions.store import MapStore
+from onceover.wire.offsetlookup import clipped
 from onceover.wire.offsetmap import MapRecord
 
 # Between two machines' clocks at most: who enrols a topic, or begins its copy, need not be who diverts its
@@ -122,11 +123,13 @@ class PlanInputs(NamedTuple):
     # ---- through a handler
 
     def _handled(self, seen: PartitionSnapshot) -> PairPlan:
-        bounds = self._bounds(seen, self._pair(seen, seen.target))
         logs = self._target_logs(seen.target.topic)
+        claimed = {target: list(self._pair(seen, target).records()) for target in logs}
+        if self._have_lost(seen, claimed, logs):
+            seen = replace(seen, watermark=None)
+        bounds = self._bounds(seen, self._pair(seen, seen.target))
         if bounds.mode is not Mode.HANDLER:
             return PairPlan(bounds, ())
-        claimed = {target: list(self._pair(seen, target).records()) for target in logs}
         bounds = _mapped(bounds, claimed.get(seen.target, ()))
         spreading = spread(bounds, claimed, logs)
         ranges = spreading.ranges if spreading.bounds.source_from < spreading.bounds.source_to else ()
@@ -140,6 +143,24 @@ class PlanInputs(NamedTuple):
             letters=self._letters(seen),
             spreading=self._task(seen, len(logs)),
             claims=spreading.claims if ranges else (),
+        )
+
+    def _have_lost(
+        self,
+        seen: PartitionSnapshot,
+        claimed: Mapping[TopicPartition, Sequence[MapRecord]],
+        logs: Mapping[TopicPartition, PartitionLog],
+    ) -> bool:
+        """Tell whether a log of the target has lost at its end what a handler may have put there.
+
+        What was proven of a source partition may lie in any of them.
+        """
+        of_topic = (each for each in self.snapshot.partitions if each.target.topic == seen.target.topic)
+        return any(each.parted_at[1] is not None for each in of_topic) or any(
+            # Not those that were copied since the logs were asked where they end.
+            record.source_end <= (seen.position or 0) and record.target_end > logs[target].end
+            for target, records in claimed.items()
+            for record in records
         )
 
     def _unclaimed(self) -> Iterator[PairPlan]:
@@ -158,7 +179,7 @@ class PlanInputs(NamedTuple):
                         bounds,
                         tuple(tile(bounds, ())),
                         spreading=self._seeking(group, len(logs)),
-                        claims=(union(records),),
+                        claims=(union(map(_of_what_was_there, group, records)),),
                         untimed=group[0].untimed,
                         repeats=self.snapshot.repeats,
                         lapsed=next(filter(None, map(_forgotten, group)), None),
@@ -251,6 +272,17 @@ def _begun(seen: PartitionSnapshot, pair: StoredPair) -> CopyBegun:
     if first is None or first.source_start > seen.start:
         return CopyBegun(source_id, 0)
     return CopyBegun(source_id, first.begin_ms - _CLOCKS_MS)
+
+
+def _of_what_was_there(seen: PartitionSnapshot, records: Sequence[MapRecord]) -> Sequence[MapRecord]:
+    """Return the map records without those of what the source has lost at its end: nobody claims its copies.
+
+    Only where it is shorter than what was copied: those of what was copied since it was looked at are right.
+    """
+    log, position = seen.source_log, seen.position
+    if log is None or position is None or log.end >= position:
+        return records
+    return [each for record in records if (each := clipped(record, log.end, record.target_end)) is not None]
 
 
 def _reaches_back(seen: PartitionSnapshot, pair: StoredPair) -> bool:

@@ -735,3 +735,25 @@ def test_what_was_proven_counts_where_an_operator_has_gone_ahead_of_it() -> None
     )
     answer = told("compacted", *story)
     assert (answer.result.partitions[0].source_from, reasons(answer)) == (8, {"SKIPPED"})
+
+
+@pytest.mark.parametrize("grown", [False, True], ids=["shorter", "grown again"])
+@pytest.mark.parametrize("kind", ["handler", "handler-compacted"])
+def test_what_a_handler_had_put_where_the_target_lost_its_end_is_looked_at(kind: str, *, grown: bool) -> None:
+    """It is of a source partition of another number, whose own target partition holds everything still."""
+    copied = [Event(name, partition, 4) for partition in (0, 1) for name in ("produce", "copy")]
+    more = (Event("produce", 1, 4), Event("copy", 1)) if grown else ()
+    world = live(kind, (*copied, Event("audit"), Event("target loses its end", 0), *more), audits=())
+    # Also when one partition was found right again.
+    for _ in range(2):
+        answer = audit(world)
+        check(world, answer)
+        assert {each.source for each in answer.result.findings} == {TopicPartition(SOURCE, 1)}
+
+
+@pytest.mark.parametrize("since", [WATERMARK, START])
+@pytest.mark.parametrize("kind", ["handler", "handler-compacted"])
+def test_what_a_handler_made_of_records_that_the_source_has_lost_is_nobodys(kind: str, since: str) -> None:
+    """The map claims it for source offsets at which there is nothing any more."""
+    story = (*WRITTEN, Event("audit"), Event("source loses its end", 0))
+    assert told(kind, *story, since=since).verdict is Verdict.FAIL
