@@ -148,7 +148,13 @@ def audit_bookkeeping(flow: Flow, source: Cluster, target: Cluster, content: Con
         if seen.untimed
         for pair in ((Side.SOURCE, seen.source), (Side.TARGET, seen.target))
     ]
-    with Lookup({Side.SOURCE: source, Side.TARGET: target}, untimed, record_bytes(flow)) as look:
+    clusters = {Side.SOURCE: source, Side.TARGET: target}
+    ids = {
+        (side, tp.topic): topic_id
+        for seen in content.snapshot.partitions
+        for side, tp, topic_id in zip(clusters, (seen.source, seen.target), seen.enrolled, strict=True)
+    }
+    with Lookup(clusters, untimed, record_bytes(flow), ids) as look:
         return check_bookkeeping(flow.flow, target, run_dir(flow), content.snapshot, content.partitions, look)
 
 

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import pytest
 from confluent_kafka import Producer
 
 from onceover.audit.checks.result import Area, Check
+from onceover.audit.model import Side
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
 from onceover.kafka.calls import OffsetToCommit
@@ -27,7 +29,7 @@ from tests.support.flows.feeds import PARTITIONS, feed
 from tests.support.flows.groups import commit, committed, offset_of
 from tests.support.flows.killed import killed_command
 from tests.support.flows.operations import apply_groups
-from tests.support.flows.replica import Replica
+from tests.support.flows.replica import Replica, delete_before, delete_topics
 from tests.support.worlds.contentaudit import audit
 
 _GROUP = "billing"
@@ -159,3 +161,24 @@ def test_claims_that_are_wrong_are_found(replica: Replica) -> None:
     assert (position.source, position.ok) == (TopicPartition(topic, 1), False)
     assert {check.source for check in by_area[Area.MAP]} == {TopicPartition(topic, 2)}
     assert all(check.ok is False for check in by_area[Area.MAP])
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_what_is_deleted_while_an_audit_runs_makes_no_claim_wrong(replica: Replica, side: Side) -> None:
+    """Records, as retention does every few minutes, and then the topic: no FAIL, and no end of the audit."""
+    topic = replica.topic()
+    for _ in range(4):
+        replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    flow = replica.flow.watch.flow
+    client = replica.source_client if side is Side.SOURCE else replica.target_client
+    source, target = open_clusters(flow)
+    with source, target:
+        content = audit(flow, AuditRequest(since=START))
+        delete_before(client, topic, 15)
+        fewer = audit_bookkeeping(flow, source, target, content).checks
+        delete_topics(client, [topic])
+        none = audit_bookkeeping(flow, source, target, content).checks
+    assert {check.ok for check in fewer} == {True}
+    unread = {check.area for check in none if check.ok is None}
+    assert (unread, [check for check in none if check.ok is False]) == ({Area.POSITIONS, Area.MAP}, [])

@@ -18,6 +18,7 @@ class Logs:
     """What a reader of committed records sees on both sides; the same for every partition."""
 
     def __init__(self, source: Iterable[tuple[int, str]], target: Iterable[tuple[int, str]]) -> None:
+        self.start = {Side.SOURCE: 0, Side.TARGET: 0}
         self._records = {
             Side.SOURCE: [rec(*each) for each in source],
             Side.TARGET: [rec(*each) for each in target],
@@ -26,6 +27,10 @@ class Logs:
     def first(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the first record at or after ``offset``."""
         return next((each for each in self._records[side] if each.offset >= offset), None)
+
+    def begins(self, side: Side, tp: TopicPartition) -> int:
+        """Return the first offset of the log."""
+        return self.start[side]
 
     def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``."""

@@ -28,6 +28,13 @@ class RecordLooks(Protocol):
             Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
         """
 
+    def begins(self, side: Side, tp: TopicPartition) -> int:
+        """Return the first offset of the log as it is now.
+
+        Raises:
+            As ``first``.
+        """
+
     def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``, None when the log holds none.
 

@@ -104,7 +104,8 @@ def check_map(
 
     Args:
         claims: in the source's order.
-        compacted: one side may have removed records for good: claims about those are left out.
+        compacted: one side may have removed records for good: claims about those are left out. So are those
+            about records that have expired since the audit began.
 
     Raises:
         Retriable: a cluster is away.
@@ -116,15 +117,15 @@ def check_map(
         try:
             here = look.first(Side.SOURCE, source, claim.source)
             there = look.first(Side.TARGET, target, claim.target)
+            gone = not (_at(here, claim.source) and _at(there, claim.target))
+            if gone and (compacted or _has_expired(look, source, target, claim)):
+                continue
         except MayNotRead as error:
             # Nor may any other of its records be.
             unread.append(not_readable(Area.MAP, NAME, source, error, offset=claim.source))
             break
         except Unreadable as error:
             unread.append(not_readable(Area.MAP, NAME, source, error, offset=claim.source))
-            continue
-        gone = not (_at(here, claim.source) and _at(there, claim.target))
-        if gone and compacted:
             continue
         looked += 1
         if gone or here is None or there is None or here.hash != there.hash:
@@ -134,6 +135,13 @@ def check_map(
         Area.MAP, NAME, source, f"{looked} of {looked}", right, not wrong, detail="edges, and random offsets"
     )
     return [all_, *wrong[:MAX_WRONG], *unread[:MAX_WRONG]]
+
+
+def _has_expired(
+    look: RecordLooks, source: TopicPartition, target: TopicPartition, claim: MappedOffsets
+) -> bool:
+    """Tell whether one of the logs begins behind what is claimed by now."""
+    return claim.source < look.begins(Side.SOURCE, source) or claim.target < look.begins(Side.TARGET, target)
 
 
 def _at(record: AuditedRecord | None, offset: int) -> bool:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Self
+from uuid import UUID
 
 from onceover.audit.model import Side
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES, Batch, Unreadable, too_large
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
 from onceover.audit.records.recordhash import AuditedRecord
-from onceover.audit.records.refusals import refusals
+from onceover.audit.records.refusals import NotThere, refusals
 from onceover.kafka import calls
-from onceover.kafka.ports import Cluster
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 
 # Enough for a batch of most producers; a larger one comes whole.
@@ -75,6 +76,7 @@ class Lookup:
     Args:
         clusters: of both sides; belong to the caller.
         untimed: source and target partitions whose timestamps the target makes itself: left out of hashes.
+        ids: of the topics that are meant; others of their names are none of them.
         batch_bytes: the most that the records of a batch may take together.
     """
 
@@ -83,10 +85,12 @@ class Lookup:
         clusters: Mapping[Side, Cluster],
         untimed: Collection[tuple[Side, TopicPartition]] = (),
         batch_bytes: int = LARGEST_RECORD_BYTES,
+        ids: Mapping[tuple[Side, str], UUID] = MappingProxyType({}),
     ) -> None:
         self._clusters = clusters
         self._batch_bytes = batch_bytes
         self._untimed = frozenset(untimed)
+        self._ids = ids
         self._open: dict[tuple[Side, TopicPartition], _Reading] = {}
 
     def __enter__(self) -> Self:
@@ -130,6 +134,16 @@ class Lookup:
             self._forget(key)
         return found
 
+    def begins(self, side: Side, tp: TopicPartition) -> int:
+        """Return the first offset of the log as it is now.
+
+        Raises:
+            Retriable: the cluster is away.
+            Unreadable: the log may not be read, or is gone.
+        """
+        self._topic(side, tp)
+        return self._offset(side, tp, calls.EARLIEST)
+
     def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``, None when the log holds none.
 
@@ -139,11 +153,9 @@ class Lookup:
             Retriable: the cluster is away.
             Unreadable: it is in a batch that is damaged, or too large, or in a log that may not be read.
         """
-        cluster = self._clusters[side]
-        with refusals():
-            start = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
+        start = self.begins(side, tp)
         # Behind it there would be nothing to read, however long that is waited for.
-        offset = min(offset, self._stable(side, tp))
+        offset = min(offset, self._offset(side, tp, calls.LATEST))
         step = _FIRST_STEP
         while offset > start:
             begin = max(start, offset - step)
@@ -169,11 +181,12 @@ class Lookup:
         return last
 
     def _begin(self, side: Side, tp: TopicPartition, offset: int) -> _Reading | None:
-        cluster, stable = self._clusters[side], self._stable(side, tp)
-        stretch = self._stretch(side, tp, offset, stable) if offset < stable else None
-        if stretch is None:
+        stretch = self._stretch(side, tp, offset, offset)
+        stable = offset if stretch is None else self._offset(side, tp, calls.LATEST)
+        if stretch is None or stable <= offset:
             return None
-        return _Reading(read_batches(cluster, stretch, fetch_bytes=_FETCH_BYTES), offset, offset)
+        stretch = stretch._replace(end=stable)
+        return _Reading(read_batches(self._clusters[side], stretch, fetch_bytes=_FETCH_BYTES), offset, offset)
 
     def _advance(
         self, key: tuple[Side, TopicPartition], reading: _Reading, offset: int
@@ -210,16 +223,28 @@ class Lookup:
                 raise too_large(read.batch.base_offset, expected, "more")
         return found
 
-    def _stable(self, side: Side, tp: TopicPartition) -> int:
+    def _offset(self, side: Side, tp: TopicPartition, which: int) -> int:
         cluster = self._clusters[side]
         with refusals():
-            return cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+            return cluster.retry(lambda: cluster.list_offsets([tp], which))[tp]
 
     def _stretch(self, side: Side, tp: TopicPartition, begin: int, end: int) -> Stretch | None:
+        info = self._topic(side, tp)
+        return None if info is None else Stretch(tp, info.topic_id, begin, end)
+
+    def _topic(self, side: Side, tp: TopicPartition) -> TopicInfo | None:
+        """Return the topic as it is now, None where there is none, and nobody says which one is meant.
+
+        Raises:
+            NotThere: it is another one than is meant.
+        """
         cluster = self._clusters[side]
         with refusals():
             info = cluster.retry(lambda: cluster.topics([tp.topic])).get(tp.topic)
-        return None if info is None else Stretch(tp, info.topic_id, begin, end)
+        meant = self._ids.get((side, tp.topic))
+        if meant is not None and (info is None or info.topic_id != meant):
+            raise NotThere(f"{tp.topic} is not on {cluster.alias} any more", where=str(tp))
+        return info
 
     def _forget(self, key: tuple[Side, TopicPartition]) -> None:
         reading = self._open.pop(key, None)

@@ -20,6 +20,10 @@ class MayNotRead(Unreadable):
     """A log that may not be read, or not be described."""
 
 
+class NotThere(MayNotRead):
+    """A log that is gone: its topic was deleted, or made anew under its name, since the audit began."""
+
+
 class Withheld(NamedTuple):
     """Why nobody tells what a log holds.
 

@@ -126,6 +126,22 @@ def test_compacted_record_is_left_out() -> None:
     assert [(check.ok, check.seen) for check in checks] == [(True, "1 of 1")]
 
 
+@pytest.mark.parametrize("side", list(Side))
+def test_a_claim_about_what_has_expired_since_the_audit_began_is_left_out(side: Side) -> None:
+    """Retention runs every few minutes, and an audit takes hours: a record that was right is gone by now."""
+    held = {Side.SOURCE: [(5, "b")], Side.TARGET: [(5, "b")]}
+    held[Side.SOURCE if side is Side.TARGET else Side.TARGET].insert(0, (2, "a"))
+    logs = Logs(held[Side.SOURCE], held[Side.TARGET])
+    claims = [MappedOffsets(2, 2), MappedOffsets(5, 5)]
+    logs.start[side] = 3
+    (all_,) = check_map(at(0), at(0), claims, logs, compacted=False)
+    assert (all_.ok, all_.seen) == (True, "1 of 1")
+    # Where the log still begins before it, nobody has taken it: it never was there.
+    logs.start[side] = 2
+    all_, wrong = check_map(at(0), at(0), claims, logs, compacted=False)
+    assert (all_.ok, wrong.offset) == (False, 2)
+
+
 def test_wrong_claims_are_cut_and_counted() -> None:
     """A map that is wrong throughout fills no table, but its number is told."""
     claims = [MappedOffsets(1, 0)] * (MAX_WRONG + 5)
@@ -147,6 +163,7 @@ def test_a_claim_about_what_cannot_be_read_is_neither_right_nor_wrong() -> None:
             return rec(offset, str(offset))
 
         last_before = logs.last_before
+        begins = logs.begins
 
     claims = [MappedOffsets(offset, offset) for offset in range(5)]
     right, unread = check_map(at(0), at(0), claims, Damaged(), compacted=False)

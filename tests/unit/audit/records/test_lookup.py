@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,6 +16,7 @@ from onceover.audit.records.batches import TooLarge, Unreadable
 from onceover.audit.records.lookup import Lookup
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch
 from onceover.audit.records.recordhash import AuditedRecord
+from onceover.audit.records.refusals import NotThere
 from tests.support.worlds.audits import at
 from tests.support.worlds.looks import rec
 
@@ -43,6 +44,8 @@ class Log:
                 yield ReadBatch(_batch(base), (base // 10) % 4 == 3)
         finally:
             self.closed += 1
+
+    alias = "east"
 
     def retry(self, ask: Any) -> Any:
         """Ask once, as a cluster does that is there."""
@@ -147,3 +150,19 @@ def test_a_batch_whose_records_are_too_many_to_keep_is_refused(log: Log) -> None
     look = Lookup({Side.SOURCE: log, Side.TARGET: log}, batch_bytes=2_000)  # pyrefly: ignore[bad-assignment]
     with pytest.raises(TooLarge):
         look.first(Side.SOURCE, at(0), 1)
+
+
+def test_no_record_is_looked_at_of_a_topic_that_was_made_anew_meanwhile(log: Log) -> None:
+    """Its records are none of those that were copied; nor is one that is gone waited for."""
+    clusters: Any = {side: log for side in Side}
+    meant = {(Side.SOURCE, at(0).topic): UUID(int=2), (Side.TARGET, at(0).topic): UUID(int=1)}
+    look = Lookup(clusters, ids=meant)
+    asks: list[Callable[[Side], object]] = [
+        lambda side: look.begins(side, at(0)),
+        lambda side: look.first(side, at(0), 4),
+        lambda side: look.last_before(side, at(0), 4),
+    ]
+    for ask in asks:
+        assert ask(Side.TARGET) is not None
+        with pytest.raises(NotThere, match="any more"):
+            ask(Side.SOURCE)
