@@ -122,6 +122,7 @@ class PartitionClaims:
             result.mode,
             self.ledger.copied,
             _hides(seen),
+            _is_put_back(seen, reached),
         )
         try:
             yield check_position(position, look)
@@ -157,6 +158,11 @@ class PartitionClaims:
 def _is_end(log: PartitionLog | None, offset: int) -> bool:
     """Tell whether a reader at an offset waits for what comes: neither before the log, nor behind it."""
     return log is not None and offset == log.stable == log.end
+
+
+def _is_put_back(seen: PartitionSnapshot, reached: int | None) -> bool:
+    at = seen.position
+    return seen.placed is not None and at == seen.placed.offset and (at or 0) < (reached or 0)
 
 
 def _hides(seen: PartitionSnapshot) -> bool:

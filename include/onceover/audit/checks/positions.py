@@ -31,6 +31,7 @@ class CheckedPosition:
         mode: how the partition is compared.
         copied: source offset behind the last record that the offset map says was copied; None without one.
         hidden: an open transaction hides the last records from readers of the target.
+        put_back: an operator has put it amid what was copied, and nothing was copied since.
     """
 
     source: TopicPartition
@@ -42,6 +43,7 @@ class CheckedPosition:
     mode: Mode = Mode.RECORDS
     copied: int | None = None
     hidden: bool = False
+    put_back: bool = False
 
 
 def check_position(position: CheckedPosition, look: RecordLooks) -> Check:
@@ -50,7 +52,8 @@ def check_position(position: CheckedPosition, look: RecordLooks) -> Check:
     The last record of the source before the position has to be the last record of the target before the end
     that was noted beside it. With a handler, and where compaction or retention took the record, the offset
     map has to reach the position. Records behind what the map says was copied last may have been diverted or
-    skipped: whether they rightly were is told by comparing the records.
+    skipped: whether they rightly were is told by comparing the records. A position that was put back is
+    behind no record that was copied last before the flow goes on from it.
 
     Raises:
         Retriable: a cluster is away.
@@ -60,6 +63,10 @@ def check_position(position: CheckedPosition, look: RecordLooks) -> Check:
     if position.hidden:
         detail = "an open transaction hides the end of the target"
         return _made(position, "the last record before it", str(position.offset), None, detail)
+    if position.put_back:
+        return _made(
+            position, str(position.offset), str(position.offset), True, "an operator has put it there"
+        )
     if position.mode is not Mode.HANDLER and position.target_end is not None:
         here = look.last_before(Side.SOURCE, position.source, position.offset)
         there = look.last_before(Side.TARGET, position.target, position.target_end)

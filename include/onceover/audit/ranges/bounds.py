@@ -141,6 +141,7 @@ class _Bounding:
     def __post_init__(self) -> None:
         self._gaps: list[Unverifiable] = []
         self._joins = True
+        self._catches_up = False
         mark = self.seen.watermark
         proven = mark is not None and mark.of(*self.seen.enrolled) and self._still_there(mark)
         self._mark = self._standing(mark) if mark is not None and proven else None
@@ -162,7 +163,8 @@ class _Bounding:
         """Return what counts of a watermark, wherever an operator has put the partition since.
 
         From there on all is looked at that the target holds, what it had held before among it: it may be
-        there twice, or an operator had gone past it.
+        there twice, or an operator had gone past it. Not before the flow has got to where it was: until then
+        what it had held would look like nobody's, and what it copies now is compared alone.
         """
         seen = self.seen
         start = 0 if seen.target_log is None else seen.target_log.start
@@ -171,7 +173,11 @@ class _Bounding:
         begin = self._copied_again_from(mark)
         if begin is None:
             return mark
-        at = None if self.handled or self.repeats else self.pair_map.behind(begin)
+        alone = not (self.handled or self.repeats)
+        if alone and seen.placed is not None and begin <= (seen.position or 0) < mark.offset:
+            self._catches_up = True
+            return replace(mark, offset=seen.placed.offset, target_offset=seen.placed.target_end)
+        at = self.pair_map.behind(begin) if alone else None
         if at is not None and at <= mark.target_offset:
             return replace(mark, offset=begin, target_offset=at)
         # A copy that began at both logs' beginning is compared from there on; of others nobody knows where.
@@ -353,7 +359,8 @@ class _Bounding:
     def _made(self, mode: Mode, source: tuple[int, int], target: tuple[int, int]) -> Bounds:
         seen = self.seen
         pair = seen.source, seen.target, seen.enrolled
-        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark, seen.start, self._joins)
+        joins = self._joins and not self._catches_up
+        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark, seen.start, joins)
 
     def _mode(self, here: PartitionLog, there: PartitionLog) -> Mode:
         if self.handled:

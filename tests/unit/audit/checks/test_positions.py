@@ -80,3 +80,11 @@ def test_compacted_side_is_not_held_against_the_position() -> None:
     position = CheckedPosition(at(0), at(0), 0, 3, 3, 3, Mode.COMPACTED)
 
     assert check_position(position, logs).ok is True
+
+
+def test_position_that_an_operator_has_put_back_is_behind_no_record() -> None:
+    """Until the flow goes on from there; where somebody else has put it, it is wrong."""
+    logs = Logs([(n, str(n)) for n in range(4)], [(n, str(n)) for n in range(4)])
+    back = CheckedPosition(at(0), at(0), start=0, offset=2, target_end=4, map_end=4)
+    assert check_position(replace(back, put_back=True), logs).ok is True
+    assert check_position(back, logs).ok is False

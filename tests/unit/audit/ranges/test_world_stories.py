@@ -724,6 +724,23 @@ def test_what_is_there_twice_since_it_was_proven_is_named(kind: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+def test_nothing_is_nobodys_before_the_flow_has_got_to_where_it_was(kind: str) -> None:
+    """An audit between the operator's command and the flow's next start, or amid what it copies again."""
+    world = put(kind, 4)
+    for _ in range(3):
+        answer = audit(world)
+        keep(world, answer)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NOT_COPIED_YET"})
+        world.copy(0, 1)
+    world.copy(0, 9)
+    answer = audit(world)
+    check(world, answer)
+    assert {(str(e.kind), e.source_offset) for e in answer.result.findings} == {
+        ("REPEATED", offset) for offset in range(4, 8)
+    }
+
+
 def test_what_was_proven_counts_where_an_operator_has_gone_ahead_of_it() -> None:
     """A compacted topic that was cleaned since: nobody could prove it again."""
     story = (
