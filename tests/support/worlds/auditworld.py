@@ -401,7 +401,7 @@ class World:
         log, begin = self.here(partition), self.positions[partition]
         if self.kind.handled or self.kind.repeats or self._hidden(partition) or partition in self.overlooked:
             return
-        if self.there(partition).pending:
+        if self.there(partition).pending or (self.forgot and self.lost_ends):
             return
         end = min(begin + offsets, log.stable)
         if self.there(partition).end < self.target_ends[partition]:
@@ -487,9 +487,14 @@ class World:
                         homes[index] = partition, at
                         self.truth.surplus.discard((partition, at))
 
+    def _can_be_told(self, partition: int) -> bool:
+        """Tell whether it shows what a source has lost: not by a dead letter, nor amid what was skipped."""
+        diverted = any(place[0] == partition for place in self.truth.diverted)
+        return not diverted and not (self.forgot and partition in self.enrolment.changed)
+
     def elect(self, partition: int, batches: int, *, target: bool) -> None:
         """Let a replica lead that has missed the last batches; the flow stops where that were copied ones."""
-        if self.kind.repeats:
+        if self.kind.repeats or not (target or self._can_be_told(partition)):
             return
         log = self.there(partition) if target else self.here(partition)
         log.lose(batches)
@@ -508,7 +513,12 @@ class World:
             for places in (truth.lost, truth.diverted):
                 places -= {at for at in places if at[0] == partition and at[1] >= log.end}
             is_copied = log.end < self.positions[partition]
-        if is_copied:
+        if self.kind.handled and target:
+            # All of them may have written there, and grown again it looks like another log.
+            for number in range(2):
+                self.stops[names.stop_key(self.kind.target, number)] = _stop(self.positions[number])
+                self.diverged.add(number)
+        elif is_copied:
             self.stops[names.stop_key(self.kind.target, partition)] = _stop(self.positions[partition])
             self.diverged.add(partition)
 
@@ -536,6 +546,8 @@ class World:
 
     def forget(self, records: int) -> None:
         """Let the offset map's retention take its oldest records."""
+        if self.lost_ends:
+            return
         self.forgot |= bool(self.maps[:records])
         self.maps = self.maps[records:]
 
