@@ -6,6 +6,7 @@ Expected answers come from reading both logs with ordinary clients, which know n
 from __future__ import annotations
 
 import logging
+import runpy
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ from onceover.state import names
 from onceover.state.steps import Step
 from onceover.wire.offsetlookup import NotCovered, Translated
 from onceover.wiring.flows import open_clusters
+from tests.support.commands.firstflow import blocks
+from tests.support.commands.newcomer import PROJECT
 from tests.support.flows.merging import SMALL, merge, merge_killed_at, merger
 from tests.support.flows.replica import Replica, delete_topics
 from tests.support.raw.adversary import Traffic
@@ -95,6 +98,29 @@ def grow_map(replica: Replica, records: int) -> None:
     """Wait until the map has grown by so many: enough for a merge to die in its second transaction."""
     wanted = map_records(replica) + records
     wait_until(lambda: map_records(replica) >= wanted, 60, "the map grows", poll_s=0.1)
+
+
+def test_the_program_that_the_page_shows_translates(
+    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/positions.md: somebody pastes it and writes their own flow, partition and offsets into it."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    topic = replica.topic()
+    replica.source.tiny_batches(topic, 0, 5)
+    replica.copy()
+    [program] = blocks((PROJECT / "docs" / "positions.md").read_text(), "python")
+    for shown, own in (
+        ('"flights-dr"', repr(str(replica.flow.path))),
+        ('"flights.jfk", 3', f'"{topic}", 0'),
+        ("8812", "3"),
+        ("8790", "2"),
+    ):
+        assert program.count(shown) == 1
+        program = program.replace(shown, own)
+    (tmp_path / "program.py").write_text(program)
+    found = runpy.run_path(str(tmp_path / "program.py"))
+    assert (found["there"], found["back"]) == (Translated(3), Translated(2))
+    assert found["pairs"] == [TopicPartition(topic, 0)]
 
 
 def test_every_offset_translates_both_ways_also_from_a_kept_index_and_after_a_merge(
