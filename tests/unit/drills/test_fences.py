@@ -24,8 +24,8 @@ from onceover.drills.leaving.fences import (
     left_behind,
     shut,
 )
-from onceover.errors import Fenced, NeedsOperator, UsageError
-from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, UsageError
+from onceover.kafka.admin.acls import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.codes import KafkaCode
 from tests.unit.drills.test_abort import Journal, Removal, letting_in
 from tests.unit.drills.test_switching import enrolment, written
@@ -240,6 +240,31 @@ def test_who_may_make_no_acls_is_told_before_the_journal_says_that_anybody_is_ke
         fence(cluster).check(["t"])
     assert caught.value.code == KafkaCode.NOT_AUTHORIZED
     assert "switchover.fence" in (caught.value.resolve or "")
+
+
+@pytest.mark.parametrize(
+    ("error", "way"),
+    [
+        (NoAuthorizer("east has none", code=KafkaCode.NO_AUTHORIZER, resolve="sync"), "have its brokers"),
+        (UsageError("no right", code=KafkaCode.NOT_AUTHORIZED, resolve="sync"), "grant the flow's"),
+        (NeedsOperator("a new kind", code=KafkaCode.ACL_UNKNOWN, seen="9", resolve="sync"), "use switchover"),
+    ],
+)
+def test_who_cannot_look_at_acls_is_told_what_that_means_for_a_fence(
+    monkeypatch: pytest.MonkeyPatch, error: OnceoverError, way: str
+) -> None:
+    """Who asks for ACLs as a fence has not asked for them to be synced, and cannot switch that off."""
+    cluster = Cluster()
+
+    def refuse() -> frozenset[Acl]:
+        raise error
+
+    monkeypatch.setattr(cluster, "topic_acls", refuse)
+    with pytest.raises(type(error), match=r"^writers cannot be kept off") as told:
+        fence(cluster).check(["t"])
+    assert (told.value.code, told.value.seen) == (error.code, error.seen)
+    resolve = str(told.value.resolve)
+    assert resolve.startswith(way) and resolve.endswith("use switchover.fence: command or person")
 
 
 def test_a_fence_of_a_kind_that_the_file_does_not_know_is_named() -> None:

@@ -10,7 +10,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -23,6 +24,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.modes import PLANNED, UNPLANNED
 from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
 from onceover.kafka.admin.acls import ALLOW, DENY, LITERAL, Acl, AclAdmin
+from onceover.kafka.codes import KafkaCode
 from onceover.process.children import ChildProcess
 from onceover.state.records.enrolment import Enrolment
 
@@ -47,6 +49,12 @@ ACLS: Final = "acls"
 COMMAND: Final = "command"
 PERSON: Final = "person"
 EVERYBODY: Final = "User:*"
+_OTHERWISE: Final = "use switchover.fence: command or person"
+# What else helps where ACLs do not work, by the code of the error.
+_FIRST: Final[Mapping[str, str]] = {
+    KafkaCode.NO_AUTHORIZER: "have its brokers run with one, or ",
+    KafkaCode.NOT_AUTHORIZED: "grant the flow's principal that right, as docs/operations.md lists it, or ",
+}
 
 
 class DrillNotes(Protocol):
@@ -109,6 +117,22 @@ class Fence(Protocol):
         """
 
 
+@contextmanager
+def _for_a_fence() -> Iterator[None]:
+    """Tell what keeps ACLs from being read or changed to who wanted a fence by them, and syncs none."""
+    try:
+        yield
+    except (UsageError, NeedsOperator) as error:
+        raise type(error)(
+            f"writers cannot be kept off: {error.message}",
+            code=error.code,
+            where=error.where,
+            expected=error.expected,
+            seen=error.seen,
+            resolve=f"{_FIRST.get(error.code, '')}{_OTHERWISE}",
+        ) from error
+
+
 def denials(marks: Iterable[Mark]) -> frozenset[Acl]:
     """Return the ACLs that keep these principals from writing to these topics. Pure."""
     return frozenset(Acl(LITERAL, topic, principal, _EVERY_HOST, _WRITE, DENY) for topic, principal in marks)
@@ -142,11 +166,13 @@ class AclFence:
         """Return where the cluster has an authorizer that may be asked, and a DENY keeps off writers alone.
 
         Raises:
-            UsageError: SOURCE_OPEN, a topic without ACLs is everybody's, and would be nobody's with one; or
-                ACLs may not be changed. Who finds that out by making it has written down that it stands, and
-                may not lift it either.
+            UsageError: SOURCE_OPEN, a topic without ACLs is everybody's, and would be nobody's with one; the
+                cluster has no authorizer; or ACLs may not be changed. Who finds that out by making it has
+                written down that it stands, and may not lift it either.
+            NeedsOperator: one of its ACLs is of a kind that this release does not know.
         """
-        standing = self.acls.topic_acls()
+        with _for_a_fence():
+            standing = self.acls.topic_acls()
         allowed = AclsByTopic(acl for acl in standing if acl.permission == ALLOW)
         bare = [topic for topic in topics if not allowed.of(topic)]
         if bare and self.is_open(standing):
@@ -155,17 +181,10 @@ class AclFence:
                 code=DrillCode.SOURCE_OPEN,
                 where=", ".join(sorted(bare)[:3]),
                 expected="an ALLOW for whoever reads them, or brokers without allow.everyone.if.no.acl.found",
-                resolve="grant their readers READ first, or use switchover.fence: command or person",
+                resolve=f"grant their readers READ first, or {_OTHERWISE}",
             )
-        try:
+        with _for_a_fence():
             self.acls.check_may_change()
-        except UsageError as error:
-            raise UsageError(
-                f"writers cannot be kept off: {error.message}",
-                code=error.code,
-                resolve="grant the flow's principal that right, as listed in docs/operations.md; or use "
-                "switchover.fence: command or person",
-            ) from error
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Create what is missing; return once the brokers show it. What a killed drill has made is ours."""
