@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from onceover.cli.main import main
+from onceover.cli.parser import Work
+from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.typed import FlowAtPath, as_typed, typed_program
 
 COMMANDS = ["stop", "clusters"]
@@ -45,6 +48,23 @@ def test_commands_are_shown_as_they_can_be_typed(text: str, expected: str) -> No
 def test_a_flow_is_named_by_its_path_where_it_was(text: str, expected: str) -> None:
     """Nobody finds it by its name."""
     assert as_typed(text, COMMANDS, "X", FlowAtPath("orders", "./my flow.yaml")) == expected
+
+
+def test_what_is_told_before_a_command_is_done_names_the_flow_so_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plans that are shown and done in one go have the commands for the day on which the tool is gone."""
+    path = tmp_path / "my.yaml"
+    path.write_text("flow: orders\n")
+
+    def work(_: object) -> CommandResult:
+        say("by hand: onceover status orders; `onceover stop orders`")
+        return CommandResult({}, "then `onceover groups plan orders`")
+
+    monkeypatch.setattr(Work, "load", lambda _: work)
+    assert main(["stop", str(path)]) == 0
+    shown = f"by hand: onceover status {path}; `onceover stop {path}`\nthen `onceover groups plan {path}`\n"
+    assert capsys.readouterr().out == shown
 
 
 def test_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

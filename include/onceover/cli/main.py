@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from onceover.cli.parser import COMMANDS, Answered, Work
 from onceover.cli.parsing import parse
 from onceover.cli.terminal import streams
 from onceover.cli.terminal.colours import painted
-from onceover.cli.terminal.output import CommandResult, envelope, interrupted
+from onceover.cli.terminal.output import CommandResult, envelope, interrupted, worded
 from onceover.cli.terminal.typed import FlowAtPath, as_typed
 from onceover.config.faults import message_lines
 from onceover.errors import NeedsOperator, OnceoverError, is_of_a_path, unexpected, unusable_path
@@ -55,7 +56,8 @@ def main(argv: Sequence[str] | None = None, *, loaded: Callable[[], object] = la
         flow = getattr(args, "flow", None)
         work = _function(args)
         loaded()
-        result = work(args)
+        with worded(_wording(flow)):
+            result = work(args)
         exit_code, text = result.exit_code, _shown(command, result, flow, as_json=as_json)
     except Answered as answered:
         exit_code, text = 0, answered.text
@@ -93,8 +95,13 @@ def _command_name(args: argparse.Namespace) -> str:
 
 def _shown(command: str, result: CommandResult, flow: object, *, as_json: bool) -> str:
     if as_json:
-        return json.dumps(envelope(command, result.exit_code, _typed(result.document, _at_path(flow))))
-    return painted(screen(as_typed(result.text, COMMANDS, flow=_at_path(flow))), sys.stdout)
+        return json.dumps(envelope(command, result.exit_code, _typed(result.document, _wording(flow))))
+    return painted(screen(_wording(flow)(result.text)), sys.stdout)
+
+
+def _wording(typed: object) -> Callable[[str], str]:
+    """Return what puts the commands in a text as they can be typed, of the flow that was named so."""
+    return partial(as_typed, commands=COMMANDS, flow=_at_path(typed))
 
 
 def _at_path(typed: object) -> FlowAtPath | None:
@@ -109,33 +116,31 @@ def _at_path(typed: object) -> FlowAtPath | None:
     return None if is_found(name, path) else FlowAtPath(name, typed)
 
 
-def _typed(value: Any, flow: FlowAtPath | None) -> Any:
+def _typed(value: Any, wording: Callable[[str], str]) -> Any:
     """Return a document whose advice names commands as they can be typed, like the text."""
     if isinstance(value, Mapping):
         return {
-            key: as_typed(each, COMMANDS, flow=flow)
-            if key == "resolve" and isinstance(each, str)
-            else _typed(each, flow)
+            key: wording(each) if key == "resolve" and isinstance(each, str) else _typed(each, wording)
             for key, each in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_typed(each, flow) for each in value]
+        return [_typed(each, wording) for each in value]
     return value
 
 
 def _failed(command: str, error: OnceoverError, typed: object, *, as_json: bool) -> int:
-    flow = _at_path(typed)
+    wording = _wording(typed)
     if as_json:
         streams.write(
             json.dumps(
                 envelope(
                     command,
                     error.exit_code,
-                    _typed({"error": error.as_dict(f"onceover {command}".strip())}, flow),
+                    _typed({"error": error.as_dict(f"onceover {command}".strip())}, wording),
                 )
             )
         )
-    streams.complain(painted(as_typed(_explained(error), COMMANDS, flow=flow), sys.stderr))
+    streams.complain(painted(wording(_explained(error)), sys.stderr))
     return error.exit_code
 
 

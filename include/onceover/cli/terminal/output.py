@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.terminal.colours import painted
 from onceover.errors import OnceoverError
 from onceover.exitstatus import INTERRUPTED
 from onceover.shown import screen, visible
+
+# Puts the commands that a text names as they can be typed, while one is carried out.
+_WORDING: Final[ContextVar[Callable[[str], str]]] = ContextVar("wording", default=str)
 
 
 class Interrupted(OnceoverError):
@@ -50,14 +55,26 @@ class CommandResult:
     exit_code: int = 0
 
 
+@contextmanager
+def worded(wording: Callable[[str], str]) -> Iterator[None]:
+    """Have ``say`` put texts so meanwhile, in this thread."""
+    before = _WORDING.set(wording)
+    try:
+        yield
+    finally:
+        _WORDING.reset(before)
+
+
 def say(text: str, *, aside: bool = False) -> None:
     """Show a text before the command is done, with nothing in it that commands a terminal.
+
+    What it names can be typed, as of a text at the end (``worded``).
 
     Args:
         aside: on stderr, where stdout is for the one document.
     """
     stream = sys.stderr if aside else sys.stdout
-    print(painted(screen(text), stream), file=stream, flush=True)
+    print(painted(screen(_WORDING.get()(text)), stream), file=stream, flush=True)
 
 
 def overwritten(line: str, before: str) -> str:
