@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import shutil
 import tempfile
 import time
@@ -508,6 +510,21 @@ def test_a_command_gets_what_it_needs_and_no_secret(tmp_path: Path, monkeypatch:
     assert made.run("redirect", ["b", "a"], Deadline(30.0)) == {"exit_code": 0}
     assert (tmp_path / "drill" / "redirect.log").read_text() == "redirect orders-dr a b\n"
     assert "hunter2" not in (tmp_path / "env.txt").read_text()
+
+
+def test_the_page_tells_what_of_our_environment_a_command_gets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else, but for what a shell sets by itself."""
+    page = Path(__file__).parents[3] / "docs" / "drills.md"
+    [listed] = re.findall(r"nothing else of our environment but ([^.]+)\.", page.read_text())
+    told = set(re.findall(r"`(\w+)`", listed))
+    for name in {*told, "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "PYTHONPATH"}:
+        monkeypatch.setenv(name, os.environ.get(name, "C"))
+    command(tmp_path, "env > env.txt").run("fence", ["a"], Deadline(30.0))
+    got = {line.partition("=")[0] for line in (tmp_path / "env.txt").read_text().splitlines()}
+    ours = {name for name in got if name.startswith("ONCEOVER_")}
+    assert got - ours - {"PWD", "OLDPWD", "SHLVL", "_"} == told
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,8 @@ gives the copies to clients. Until then a run that fails or is interrupted undoe
 goes forward: run it again, and it goes on. An unplanned one waits for nothing of the source, and names what
 is known to be missing.
 
-Exit code 0: PASS. 3: FAIL, see the report. 5: a cluster is away: run again. 2: nothing was done.
+Exit code 0: PASS. 3: FAIL, see the report. 5: a cluster is away: run again. 2: nothing was done. 4: it was
+taken for dead, and ended by somebody else.
 """
 _CONFIRM: Final = """examples:
   onceover drill confirm flights-dr fence       the producers are stopped

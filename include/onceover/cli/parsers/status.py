@@ -16,8 +16,8 @@ _EXAMPLES: Final = f"""examples:
   onceover status flights-dr --topic flights.jfk     why a topic is copied, or is not
   onceover status flights-dr --topic flights.jfk:3   a partition of it, by its name on either side
 
-All flows are asked at the same time. A cluster that does not answer is given up on after {PATIENCE_S:.0f} s
-(--patience): the rest is shown, with the error, and what it alone knows is null, never 0.
+Sixteen flows are asked at the same time. A cluster that does not answer is given up on after
+{PATIENCE_S:.0f} s (--patience): the rest is shown, with the error, and what it alone knows is null, never 0.
 
 exit code: the first of these that applies to a flow
   1  its last audit found records that are not as they should be
