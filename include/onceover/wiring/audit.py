@@ -95,11 +95,14 @@ def check_topics(flow: Flow, topics: tuple[str, ...]) -> None:
         asked_enrolments(flow.flow, state, target.alias, AuditSelection(topics))
 
 
-def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest) -> Prepared:
+def prepare(
+    flow: Flow, source: Cluster, target: Cluster, request: AuditRequest, *, keeps_index: bool = True
+) -> Prepared:
     """Fix the bounds of an audit and cut them into ranges.
 
     Args:
         source: the flow's source; ``target`` its target. Belong to the caller.
+        keeps_index: that of the offset map stays in the flow's folder, for who asks next.
 
     Raises:
         UsageError: the flow was never started, or the request is not understood.
@@ -112,7 +115,7 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest)
         return explain(topic, which, is_internal=is_internal).inside
 
     seen = take_snapshot(flow.flow, source, target, request.selection(inside))
-    with MapIndex(target, flow.flow, run_dir(flow)) as index:
+    with MapIndex(target, flow.flow, run_dir(flow) if keeps_index else None) as index:
         target.retry(lambda: index.refresh(settled=True))
         inputs = PlanInputs(
             seen,

@@ -81,6 +81,7 @@ def test_a_rehearsal_passes_and_leaves_nothing(replica: Replica, capsys: pytest.
     assert "PASS" in (home / "report.html").read_text()
     assert {path.stat().st_mode & 0o077 for path in home.iterdir()} == {0}
     assert Path(told["report"]) == home / "report.html"
+    assert not run_dir(names.rehearsal_flow(replica.name)).exists()
     _, status = drill(replica, capsys, "status")
     assert status["running"] is None
     assert [(each["drill"], each["result"]) for each in status["drills"]] == [(told["drill"], "PASS")]

@@ -347,5 +347,5 @@ def _compared(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str
     )
     request = AuditRequest(tuple(re.escape(topic) for topic in topics), since="start")
     workers = LocalWorkers(Sides(source, target, record_bytes=record_bytes(flow)))
-    content = audit_content(prepare(shadow, source, target, request), workers)
+    content = audit_content(prepare(shadow, source, target, request, keeps_index=False), workers)
     return CopyCompared.of(content.partitions)
