@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from onceover.errors import UsageError
 from onceover.shown import screen, visible
@@ -24,13 +26,30 @@ def configure(level: str | None = None) -> None:
 class Formatter(logging.Formatter):
     """Writes a record in one line, a traceback below it, and nothing that commands a terminal."""
 
+    wording: Callable[[str], str] = staticmethod(str)
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the record's line, whatever names are in it."""
-        return visible(super().formatMessage(record))
+        return visible(self.wording(super().formatMessage(record)))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line and what is below it."""
         return screen(super().format(record))
+
+
+@contextmanager
+def worded(wording: Callable[[str], str]) -> Iterator[None]:
+    """Have lines of this process's log put so meanwhile, from whichever thread they come."""
+    handlers = logging.getLogger().handlers
+    ours = [handler.formatter for handler in handlers if isinstance(handler.formatter, Formatter)]
+    before = [formatter.wording for formatter in ours]
+    for formatter in ours:
+        formatter.wording = wording
+    try:
+        yield
+    finally:
+        for formatter, former in zip(ours, before, strict=True):
+            formatter.wording = former
 
 
 def is_verbose() -> bool:

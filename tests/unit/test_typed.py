@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -12,6 +15,7 @@ from onceover.cli.terminal.output import CommandResult, say
 from onceover.cli.terminal.typed import FlowAtPath, as_typed, typed_program
 
 COMMANDS = ["stop", "clusters"]
+log = logging.getLogger("onceover.tests")
 
 
 @pytest.mark.parametrize(
@@ -59,12 +63,21 @@ def test_what_is_told_before_a_command_is_done_names_the_flow_so_too(
 
     def work(_: object) -> CommandResult:
         say("by hand: onceover status orders; `onceover stop orders`")
+        in_background(lambda: log.warning("waiting for a person: `onceover drill confirm orders fence`"))
         return CommandResult({}, "then `onceover groups plan orders`")
 
+    def in_background(what: Callable[[], object]) -> None:
+        thread = Thread(target=what)
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(logging.root, "handlers", [])
     monkeypatch.setattr(Work, "load", lambda _: work)
     assert main(["stop", str(path)]) == 0
     shown = f"by hand: onceover status {path}; `onceover stop {path}`\nthen `onceover groups plan {path}`\n"
-    assert capsys.readouterr().out == shown
+    told = capsys.readouterr()
+    assert told.out == shown
+    assert told.err.endswith(f"waiting for a person: `onceover drill confirm {path} fence`\n")
 
 
 def test_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

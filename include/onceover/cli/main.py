@@ -18,7 +18,7 @@ from onceover.cli.parsing import parse
 from onceover.cli.terminal import streams
 from onceover.cli.terminal.colours import painted
 from onceover.cli.terminal.output import CommandResult, envelope, interrupted, worded
-from onceover.cli.terminal.typed import FlowAtPath, as_typed
+from onceover.cli.terminal.typed import FlowAtPath, as_typed, typed_program
 from onceover.config.faults import message_lines
 from onceover.errors import NeedsOperator, OnceoverError, is_of_a_path, unexpected, unusable_path
 from onceover.exitstatus import UNREAD
@@ -101,7 +101,8 @@ def _shown(command: str, result: CommandResult, flow: object, *, as_json: bool) 
 
 def _wording(typed: object) -> Callable[[str], str]:
     """Return what puts the commands in a text as they can be typed, of the flow that was named so."""
-    return partial(as_typed, commands=COMMANDS, flow=_at_path(typed))
+    program = typed_program(sys.argv[0], os.environ.get("PATH"))
+    return partial(as_typed, commands=COMMANDS, program=program, flow=_at_path(typed))
 
 
 def _at_path(typed: object) -> FlowAtPath | None:

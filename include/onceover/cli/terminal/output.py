@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onceover import logs
 from onceover.cli.codes import CommandCode
 from onceover.cli.terminal.colours import painted
 from onceover.errors import OnceoverError
@@ -57,10 +58,11 @@ class CommandResult:
 
 @contextmanager
 def worded(wording: Callable[[str], str]) -> Iterator[None]:
-    """Have ``say`` put texts so meanwhile, in this thread."""
+    """Have ``say``, in this thread, and the log put texts so meanwhile."""
     before = _WORDING.set(wording)
     try:
-        yield
+        with logs.worded(wording):
+            yield
     finally:
         _WORDING.reset(before)
 
