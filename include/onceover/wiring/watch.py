@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, Final
 
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
@@ -13,11 +15,15 @@ from onceover.errors import UsageError
 
 log = logging.getLogger(__name__)
 
+# Beside what ``RunSettings`` keeps: where a run is, and what it has begun with.
+FIXED: Final = ("flow", "source", "target", "lanes", "spark.master", "state")
+
 
 class FlowWatch:
     """The flow file as it is now: re-read when it changes, kept as it was while it is broken.
 
-    Changes that need a restart (lanes, clusters, name) are named in the log and not applied.
+    Changes that need a restart (lanes, clusters, name) are named in the log and not applied, until the file
+    is as it was when the run began.
 
     Args:
         path: the flow file.
@@ -34,6 +40,7 @@ class FlowWatch:
         self._path = path
         self._stamp = self._stat() if begun_with is None else None
         self.flow: Flow = begun_with or load_flow(path)
+        self._begun = _fixed(self.flow)
         self.run: RunSettings = run or RunSettings.of(self.flow)
 
     def current(self) -> Flow:
@@ -50,8 +57,8 @@ class FlowWatch:
         except UsageError as error:
             log.warning("the changed flow file is not in order; the last good one stays in effect: %s", error)
             return
-        fixed = {"flow", "source", "target", "lanes", "spark", "state"}
-        changed = [k for k in fixed if getattr(fresh, k) != getattr(self.flow, k)]
+        now = _fixed(fresh)
+        changed = [key for key in FIXED if now[key] != self._begun[key]]
         needs_restart = sorted(changed + self.run.changed(RunSettings.of(fresh)))
         if needs_restart:
             log.warning("changed in the flow file, in effect after a restart: %s", ", ".join(needs_restart))
@@ -64,3 +71,7 @@ class FlowWatch:
             return ()
         # With what changes its mode: it may be readable now, and was not a moment ago.
         return (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_ctime_ns)
+
+
+def _fixed(flow: Flow) -> dict[str, Any]:
+    return {key: attrgetter(key)(flow) for key in FIXED}

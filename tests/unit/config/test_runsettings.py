@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from onceover.config.flow.load import load_flow
 from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import UsageError
 from onceover.state.records.layout import Layout
-from onceover.wiring.watch import FlowWatch
+from onceover.wiring.watch import FIXED, FlowWatch
 
 _FULL = RunSettings(
     delivery="at_least_once",
@@ -60,6 +61,42 @@ def test_a_changed_file_leaves_the_run_as_it_was(tmp_path: Path, caplog: pytest.
     assert watch.current().topics.include == ("b",)
     assert watch.run == RunSettings()
     assert "in effect after a restart: delivery" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"lanes": 3}, "lanes"),
+        ({"state": {"map_retention": "2d"}}, "state"),
+        ({"spark": {"master": "local[4]"}}, "spark.master"),
+        ({"spark": {"task_length": "10s"}}, None),
+        ({"limits": {"memory_per_lane": "64MiB"}}, None),
+    ],
+)
+def test_a_restart_is_asked_for_where_it_takes_one_and_no_longer_than_that(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, changed: dict[str, Any], named: str | None
+) -> None:
+    """The next task goes by its new length; and what is as it was at the start again waits for nothing."""
+    path = tmp_path / "f.yaml"
+    _write(path)
+    watch = FlowWatch(path)
+    _write(path, **changed)
+    watch.current()
+    told = [record.message for record in caplog.records]
+    assert told == ([f"changed in the flow file, in effect after a restart: {named}"] if named else [])
+    caplog.clear()
+    _write(path, topics={"include": ["b.*"]})
+    assert watch.current().topics.include == ("b.*",)
+    assert caplog.records == []
+
+
+def test_the_page_tells_what_waits_for_a_restart() -> None:
+    """docs/flow-file.md: all of it, and nothing else."""
+    page = (Path(__file__).parents[3] / "docs" / "flow-file.md").read_text()
+    section = page.partition("## When a change counts\n")[2].partition("\n## ")[0]
+    listed = section.partition("from the next start on: ")[2].partition(".\n")[0]
+    kept = {key for key in RunSettings.__dataclass_fields__ if key != "naming"} | {"topics.naming"}
+    assert set(re.findall(r"`([a-z_.]+)`", listed)) == kept | set(FIXED)
 
 
 def test_another_file_in_its_place_is_read_whatever_its_time_says(tmp_path: Path) -> None:
