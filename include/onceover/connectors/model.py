@@ -175,6 +175,7 @@ class WorkerFacts:
         workers: REST address of each worker that answered.
         doubtful: members' own addresses that cannot be reached from here, so that nothing shows which of the
             named ones they are.
+        connect: what commands call it: the name of its file.
     """
 
     version: str
@@ -186,6 +187,7 @@ class WorkerFacts:
     workers: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
     says_mode: bool = True
+    connect: str = field(kw_only=True)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ def missing(settings: ClientSettings, operation: str, resource: str) -> UsageErr
         where=settings.alias,
         expected=f"ALLOW {operation} on {resource} for {who}",
         seen="refused by the broker",
-        resolve="grant it; `onceover connectors acls` lists what every principal needs",
+        resolve="grant it; `connectors acls` lists what every principal needs",
     )
 
 

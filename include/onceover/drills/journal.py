@@ -317,7 +317,7 @@ class DrillJournal:
             f"somebody has ended what was approved for flow {self._flow}: nothing was done now",
             code=DrillCode.DRILL_ABORTED,
             where=self._tp.topic,
-            expected="an approval under which no drill was ended by `onceover drill abort`",
+            expected="an approval under which no drill was ended by `drill abort`",
             resolve="plan again when there is time for it: somebody has to say yes once more",
         )
 

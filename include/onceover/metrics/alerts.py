@@ -396,7 +396,7 @@ ALERTS: Final = (
         f"a drill of flow {_FLOW} has not ended for {{{{ $value | humanizeDuration }}}}",
         f"onceover drill status {_FLOW}",
         "It waits for a person, or its process is gone. A rehearsal that was killed is taken away by "
-        "`onceover drill abort`; of a switchover its plan says whether there is a way back.",
+        "`drill abort`; of a switchover its plan says whether there is a way back.",
     ),
     AlertRule(
         "WritersKeptOff",

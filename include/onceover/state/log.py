@@ -256,7 +256,7 @@ class StateLog:
             f"the state topic {self._tp.topic} does not exist",
             code=StateCode.STATE_MISSING,
             where=self._cluster.alias,
-            resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
+            resolve="start the flow (`replicate`); if it was deleted, see docs/operations.md",
         )
 
     def _take(self, part: IntervalPart) -> bool:

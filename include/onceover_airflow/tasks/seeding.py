@@ -60,7 +60,7 @@ def seed_params() -> dict[str, Param]:
             maxLength=forms.MAX_TEXT,
             examples=["map", "group:my-group", "earliest", "timestamp:2026-01-01T00:00:00Z", "flow:other"],
             title="Origin",
-            description_md=f"For `seed`: as `onceover seed --from`. A `file:` is one in {_FOLDER}.",
+            description_md=f"For `seed`: as `--from` of `seed plan`. A `file:` is one in {_FOLDER}.",
         ),
         "topic": forms.topic_param(),
         "replace": forms.switch("Replace", "Write although there is progress already.", on=False),

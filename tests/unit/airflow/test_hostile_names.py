@@ -75,7 +75,9 @@ def of_repair(name: str) -> str:
 
 
 def of_connectors(name: str) -> str:
-    facts = WorkerFacts("4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",))
+    facts = WorkerFacts(
+        "4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",), connect="c"
+    )
     plan = ConnectorPlan(
         name=name,
         from_topic="t",

@@ -38,6 +38,7 @@ def facts(**changes: Any) -> WorkerFacts:
         "config_topic": "connect-configs",
         "exactly_once": True,
         "workers": ("http://w:8083",),
+        "connect": "flights",
     }
     return WorkerFacts(**{**known, **changes})
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
 import pytest
 
+from onceover.cli.parsing import parse
+from onceover.errors import UsageError
 from onceover.planning.commands import command, split_advice
 from tests.support.raw.hostilenames import HOSTILE
+
+INCLUDE: Final = Path(__file__).parents[3] / "include"
 
 
 def commands(text: str) -> list[str]:
@@ -36,6 +46,35 @@ def test_only_whole_commands_are_commands(text: str, expected: list[str]) -> Non
     assert commands(text) == expected
     parts = split_advice(text)
     assert "".join(f"`{part.text}`" if part.is_command else part.text for part in parts) == text
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield what a module says to people, by its line: its texts, but for docstrings."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    described = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, kinds) and node.body
+                 and isinstance(node.body[0], ast.Expr)}  # fmt: skip
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
+            yield node.lineno, node.value
+
+
+def test_what_stands_as_a_command_in_a_message_is_a_whole_one() -> None:
+    """Whoever pastes one without its flow, or its Connect cluster, is told how it is used, and no more."""
+    wrong = []
+    for path in (
+        path for name in ("onceover", "onceover_airflow") for path in INCLUDE.glob(f"{name}/**/*.py")
+    ):
+        source = path.read_text()
+        # What a parser says of itself is shown behind its own name.
+        if "parsers" in path.parts or "`onceover " not in source:
+            continue
+        for line, text in texts(ast.parse(source)):
+            for words in re.findall(r"`onceover ([^`{}]+)`", text):
+                try:
+                    parse(words.split())
+                except UsageError as error:
+                    wrong.append(f"{path.relative_to(INCLUDE)}:{line}: {words}: {error.message}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "a`b'c", 'a"`x'])

@@ -96,7 +96,7 @@ def _explained_interrupt() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.stderr.write(
             "a connector may be stopped now: the same command goes on from there, and "
-            "`onceover connectors rollback` undoes what was not resumed\n"
+            "`connectors rollback` undoes what was not resumed\n"
         )
         raise
 

@@ -252,7 +252,7 @@ class _Importer:
             if kind not in flow.get("mirrormaker", {})
         ]
         header = (
-            f"# Made by `onceover flow import` from {self._origin.name}.\n"
+            f"# Made from {self._origin.name} by `flow import`.\n"
             f"# Check it with: onceover flow check {name}\n"
         )
         return ImportedFlow(

@@ -143,7 +143,7 @@ NO_COUNTERPART: Final[tuple[tuple[str, str], ...]] = (
     (r"connector\.type", "not needed: one copier serves both values of delivery"),
     (r"transaction\.boundary.*", "not needed: transaction.max_interval and max_bytes set the rhythm"),
     (r"replication\.policy\.separator", "the separator of prefixed names is always a dot"),
-    (r"sync\.group\.offsets\..*", "set schedules.sync_group_offsets, or run `onceover groups apply`"),
+    (r"sync\.group\.offsets\..*", "set schedules.sync_group_offsets, or run `groups apply`"),
     (r"refresh\.groups\..*", "groups are looked for whenever their positions are needed"),
     (r"sync\.topic\.configs\.interval.*|sync\.topic\.acls\.interval.*", "follows topics.discovery_interval"),
     (r"refresh\.topics\..*", "topics are looked for every topics.discovery_interval"),

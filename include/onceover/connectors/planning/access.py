@@ -222,6 +222,7 @@ class ConnectAccess:
             workers=tuple(answer.url for answer in answers),
             doubtful=self._doubtful,
             says_mode=_SUPPORT in self.settings.worker,
+            connect=self.settings.name,
         )
 
     def _all_answers(self) -> list[WorkerAnswer]:

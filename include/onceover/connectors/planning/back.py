@@ -21,6 +21,7 @@ from onceover.connectors.planning.plan import (
     value_refusals,
 )
 from onceover.connectors.planning.view import ConnectorView
+from onceover.connectors.record.commands import plan_command
 from onceover.connectors.record.manifest import Manifest
 from onceover.planning.plan import Change, Refusal
 
@@ -152,7 +153,7 @@ def plan_rollback(view: ConnectorView, manifest: Manifest | None) -> ConnectorPl
             view.name,
             ConnectorCode.NOTHING_TO_ROLL_BACK,
             "there is no interrupted run",
-            "to take back one that was finished, use `onceover connectors downgrade`",
+            f"to take back one that was finished: `{_downgrade(view)}` plans it",
         )
         return ConnectorPlan(view.name, None, None, refusals=(refusal,))
     now = view.state.offsets_topic
@@ -174,6 +175,10 @@ def plan_rollback(view: ConnectorView, manifest: Manifest | None) -> ConnectorPl
     )
 
 
+def _downgrade(view: ConnectorView) -> str:
+    return plan_command("downgrade", view.facts.connect, view.name)
+
+
 def _rollback_refusals(view: ConnectorView, manifest: Manifest) -> Iterator[Refusal]:
     if (view.state.offsets_topic or None) == manifest.former:
         return
@@ -182,7 +187,7 @@ def _rollback_refusals(view: ConnectorView, manifest: Manifest) -> Iterator[Refu
             view.name,
             ConnectorCode.RESUMED,
             "it has been resumed: its offsets may have moved on",
-            "take it back with `onceover connectors downgrade`, which carries them along",
+            f"take it back with what `{_downgrade(view)}` plans: it carries them along",
         )
     places = [(view.own, view.own_offsets()), (view.base, view.base_offsets())]
     for topic, snapshot in places:
@@ -194,5 +199,5 @@ def _rollback_refusals(view: ConnectorView, manifest: Manifest) -> Iterator[Refu
                 view.name,
                 ConnectorCode.MOVED_ON,
                 f"{named(wrong)} in {snapshot.topic}: not as in the manifest any more",
-                "take it back with `onceover connectors downgrade`, which carries them along",
+                f"take it back with what `{_downgrade(view)}` plans: it carries them along",
             )

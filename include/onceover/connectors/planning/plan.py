@@ -32,6 +32,7 @@ from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.planning import debezium
 from onceover.connectors.planning.access import version_of
 from onceover.connectors.planning.view import ConnectorView, TopicView, is_topic_name
+from onceover.connectors.record.commands import plan_command
 from onceover.connectors.record.manifest import CHANGED, COPIED, Manifest
 from onceover.connectors.workers.lifecycle import failure_of
 from onceover.planning.plan import Change, Refusal
@@ -182,8 +183,9 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
             view.name,
             ConnectorCode.OTHER_TOPIC,
             f"its offsets are in {view.configured} already",
-            f"name that topic, or take it back first with `onceover connectors downgrade`: "
-            f"{view.topic} gets what the shared topic holds",
+            "name that topic, or take it back first, as "
+            f"`{plan_command('downgrade', view.facts.connect, view.name)}` plans it: {view.topic} gets what "
+            "the shared topic holds",
         )
     if view.topic == view.facts.offsets_topic or not is_topic_name(view.topic):
         yield Refusal(
@@ -261,7 +263,8 @@ def stop_refusals(view: ConnectorView, offsets: ConnectorOffsets | None) -> Iter
             ConnectorCode.SNAPSHOT_RUNS,
             f"{named(busy)}: in the middle of its first snapshot, which a stop begins anew: all that it has "
             "read so far would be written again",
-            "wait until it is through, then run again; `onceover connectors plan` tells",
+            f"wait until it is through, as `{plan_command('plan', view.facts.connect, view.name)}` tells, "
+            "then run again",
         )
 
 

@@ -131,7 +131,7 @@ def _refusal(connector: str, client: RoleClient, site: OffsetsTopic) -> Refusal:
         connector,
         KafkaCode.NOT_AUTHORIZED,
         f"{who} may not {_NEEDS[client.role]} topic {site}: it would fail with its offsets there",
-        "grant it; `onceover connectors acls` lists what every principal needs",
+        "grant it; `connectors acls` lists what every principal needs",
     )
 
 
@@ -140,5 +140,5 @@ def _doubt(site: OffsetsTopic, reasons: Mapping[str, str]) -> Iterator[str]:
         clients, why = " and ".join(reasons), "; ".join(dict.fromkeys(reasons.values()))
         yield (
             f"whether its {clients} may use {site} is not known here ({why}): "
-            "`onceover connectors acls` lists what they need"
+            "`connectors acls` lists what they need"
         )

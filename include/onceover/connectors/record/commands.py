@@ -26,6 +26,15 @@ def rollback_command(connect: str, connector: str) -> str:
     return shlex.join(words)
 
 
+def plan_command(move: str, connect: str, connector: str) -> str:
+    """Return the command that shows what a move of a connector's offsets would do, and changes nothing.
+
+    Args:
+        move: ``plan``, of a migration, or ``downgrade``.
+    """
+    return shlex.join(["onceover", "connectors", move, connect, *connector_words([connector])])
+
+
 def asking_command(url: str, connector: str, state: str) -> str:
     """Return the command that asks a worker for a state, in the word of the configuration topic."""
     return _curl("PUT", url, connector, f"/{_WORDS[state]}")

@@ -239,7 +239,7 @@ def check_answer(answer: httpx.Response, path: str) -> None:
             code=ConnectorCode.NO_CONNECTOR,
             where=where,
             seen=seen,
-            resolve="see `onceover connectors list`",
+            resolve="see `connectors list`",
         )
     if status >= httpx.codes.INTERNAL_SERVER_ERROR or is_to_wait(answer):
         raise not_now(answer, path)

@@ -72,7 +72,7 @@ class ConnectorListing:
                     code=ConnectorCode.NOT_A_SOURCE,
                     where=f"Connect cluster {self.connect}",
                     expected=f"one of: {', '.join(self.sources) or '(it runs no source connector)'}",
-                    resolve="leave it out; consumer groups are moved by `onceover groups`",
+                    resolve="leave it out; consumer groups are moved by `groups apply`",
                 )
         twice = sorted({name for name in names if list(names).count(name) > 1})
         if twice:

@@ -219,6 +219,6 @@ def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
         where=alias,
         expected="no record behind the fence",
         seen=f"{sum(grown.values())} records",
-        resolve="find out who it is (`onceover drill plan` names the producers that brokers know; no ACL "
+        resolve="find out who it is (`drill plan` names the producers that brokers know; no ACL "
         "keeps a super user off), stop that one, then run it again",
     )

@@ -43,7 +43,9 @@ from tests.unit.airflow.asking import RETURNED, Exchange
 CONNECT = "flights"
 PLAN_TASK = "plan_migration"
 SECRET = "hunter2-planted"
-FACTS = WorkerFacts("4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",))
+FACTS = WorkerFacts(
+    "4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",), connect="c"
+)
 PARAMS = {"connect": CONNECT, "operation": "migrate", "connectors": [], "topic": "", "apply": True}
 LISTING = ConnectorListing(
     CONNECT,

@@ -220,3 +220,9 @@ def test_what_another_run_owes_is_not_told_as_done(plan: Callable[..., Connector
     found = plan(seen, None)
     assert (codes(found), found.changes) == (["INTERRUPTED"], ())
     assert codes(plan(replace(seen, state=connector(OWN, STOPPED)), None)) == []
+
+
+def test_the_way_back_of_a_run_that_is_over_can_be_typed_as_it_stands() -> None:
+    """With the Connect cluster and the connector."""
+    [refusal] = plan_rollback(view(placed(VALUES)), None).refusals
+    assert "`onceover connectors downgrade flights --connector c`" in str(refusal.resolve)
