@@ -64,6 +64,12 @@ def test_copied_heartbeats_are_internal_under_prefix_naming_only(topic: str) -> 
     assert not explain(topic, rules(".*")).reason.startswith("internal")
 
 
+def test_heartbeats_of_a_third_cluster_may_be_taken_along_a_chain() -> None:
+    """By them MirrorMaker's clients find it (docs/mirrormaker-output.md)."""
+    assert explain("north.heartbeats", rules("north.heartbeats", policy=PREFIX)).inside
+    assert not explain("heartbeats", rules(".*", policy=PREFIX)).inside
+
+
 def test_the_verdict_names_the_copy() -> None:
     """Also of a topic that is left out."""
     assert explain("orders", rules("x", policy=PREFIX)).target_topic == "east.orders"
