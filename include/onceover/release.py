@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -14,3 +15,8 @@ def own_version() -> str | None:
         return version("onceover")
     except PackageNotFoundError:
         return None
+
+
+def versions() -> dict[str, str]:
+    """Return what a report says has made it, by name."""
+    return {"onceover": own_version() or NOT_INSTALLED, "python": platform.python_version()}

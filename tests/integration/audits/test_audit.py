@@ -13,6 +13,7 @@ import pytest
 
 from onceover.audit.model import ComparedAs, FindingKind, Mode, Reason, Side
 from onceover.model import TopicPartition
+from onceover.release import own_version
 from onceover.state.read import read_flow_state
 from onceover.state.records.verdicts import START
 from onceover.state.records.verified import read_watermarks
@@ -326,6 +327,7 @@ def test_command_names_what_is_wrong_since_the_watermark(
     assert (finding["kind"], finding["target_partition"]) == ("PHANTOM", 1)
     assert "strange" in finding["payload"]
     assert document["records"]["source"] == 0
+    assert document["about"]["versions"]["onceover"] == own_version()
     assert page.exists()
     docs = Path(document["data_docs"])
     assert docs.exists()

@@ -88,6 +88,7 @@ def about(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("flow file", f"{said['flow_file']}, version {version}"),
         ("generation", str(said["generation"])),
         ("started by", f"{said['started_by']} on {said['host']}"),
+        ("made by", ", ".join(f"{name} {release}" for name, release in said["versions"].items())),
     ]
 
 

@@ -35,6 +35,7 @@ from onceover.errors import OnceoverError, is_of_a_path, unexpected, unusable_pa
 from onceover.exitstatus import VIOLATED
 from onceover.logs import configure
 from onceover.private import privately
+from onceover.release import versions
 from onceover.spark.auditing.auditprogress import AuditProgressFile
 from onceover.spark.auditing.auditwork import (
     ANSWER,
@@ -218,6 +219,7 @@ class Audit:
             "generation": snapshot.layout.generation,
             "started_by": self._started_by or login(),
             "host": socket.gethostname(),
+            "versions": versions(),
         }
 
     def _sides(self, snapshot: AuditSnapshot) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +53,7 @@ from onceover.model import TopicPartition
 from onceover.planning.background import in_background
 from onceover.planning.operation import Pause
 from onceover.positions.translate import Translator
-from onceover.release import NOT_INSTALLED, own_version
+from onceover.release import versions
 from onceover.replacing import put
 from onceover.state import names
 from onceover.state.read import read_flow_state
@@ -201,12 +200,11 @@ def about_drill(flow: Flow, kind: str, started_by: str | None) -> DrillAbout:
     Args:
         started_by: who wants it; None for the user that runs this.
     """
-    versions = {"onceover": own_version() or NOT_INSTALLED, "python": platform.python_version()}
     return DrillAbout(
         started_by or login(),
         socket.gethostname(),
         flow.sha256,
-        versions,
+        versions(),
         kind=kind,
         schedule=flow.schedules.rehearse,
         today=datetime.now(UTC).date(),

@@ -325,7 +325,7 @@ def evidence(document: dict[str, Any]) -> dict[str, Any]:
     sides = {side: {"alias": side[:4], "cluster_id": f"id-of-{side}"} for side in ("source", "target")}
     about = {
         "flow_file": "flows/f.yaml", "flow_sha256": "a" * 64, "running_sha256": "b" * 64, "generation": 7,
-        "started_by": f"ann{_NASTY}", "host": "h",
+        "started_by": f"ann{_NASTY}", "host": "h", "versions": {"onceover": "9.8.7", "python": "3.99"},
     }  # fmt: skip
     answer = {"verdict": "PASS", "started_ms": 0, "since": "start", "topics": [], "complete": True}
     earlier = [{**answer, "run": "r1", "link": "../r1/report.html"}, {**answer, "run": "r0", "link": None}]
@@ -337,8 +337,8 @@ def test_page_says_of_what_it_is_evidence() -> None:
     document = evidence(failing())
     page = report.page(document)
     Balanced().feed(page)
-    for said in ("id-of-source", "id-of-target", "a" * 16, "(the flow runs bbbbbbbbbbbbbbbb)", ">7<", "ann"):
-        assert said in page
+    told = ("id-of-source", "id-of-target", "a" * 16, "(the flow runs bbbbbbbbbbbbbbbb)", ">7<", "ann", "9.8")
+    assert [said for said in told if said not in page] == []
     assert _NASTY not in page and page.count("../r1/report.html") == 1
     first = first_wrong(document)
     assert first is not None and first in page
