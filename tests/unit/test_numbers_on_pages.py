@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from functools import cache
@@ -182,3 +183,20 @@ def test_a_page_tells_the_number_that_the_code_goes_by(
     module = module if module.startswith("onceover_airflow.") else f"onceover.{module}"
     assert "{}" in words
     assert words.format(written(getattr(import_module(module), name))) in text(page)
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("comparison.md", "running flow of Onceover holds about {} GB"),
+        ("deployment.md", "Each running copy takes {} GB"),
+        ("limits.md", "| {} GB of memory for each running flow"),
+        ("scale.md", "Each takes about {} GB with two lanes"),
+    ],
+)
+def test_a_running_flow_takes_as_much_memory_as_was_measured(page: str, words: str) -> None:
+    """At the most, by the benchmark that is on the pages, to a twentieth of a gigabyte."""
+    measured = json.loads((DOCS / "benchmark" / "bench.json").read_text())["workloads"]
+    ours = [workload["summary"].get("onceover", {}) for workload in measured]
+    peaks = [figures["peak_memory_mb"]["high"] for figures in ours if "peak_memory_mb" in figures]
+    assert words.format(round(max(peaks) / 50) / 20) in text(page)
