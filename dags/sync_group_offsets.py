@@ -20,9 +20,9 @@ offsets on the other cluster: its consumers go on there with the first record th
 as `onceover groups plan`, `apply` and `follow`. *failback* goes from the target to the source.
 
 1. **plan_groups** shows in its log where every group would go on, and why. Changes nothing.
-2. **approve_moves** asks a person, under *Required Actions*, about groups that would be moved back or over
-   somebody else's commits. Skipped when there are none, and in scheduled runs: these leave such groups
-   alone. Rejected: nothing is written.
+2. **approve_moves** asks a person, under *Required Actions*, about groups that would be moved back, over
+   somebody else's commits, or past records that are gone. Skipped when there are none, and in scheduled runs:
+   these leave such groups alone. Rejected: nothing is written.
 3. **apply_groups** writes, once or for a while. Interrupted anywhere, it can be run again. What it did is
    in `ONCEOVER_HOME/<flow>/journal/groups.jsonl`. It announces the asset
    `x-onceover://<receiving alias>/<flow>.groups` when every group of the flow is in place, and fails, naming

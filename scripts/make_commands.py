@@ -121,8 +121,10 @@ def _typed(action: argparse.Action) -> str:
 def _usage(action: argparse.Action) -> str:
     typed = _typed(action)
     more = action.nargs in (argparse.ZERO_OR_MORE, argparse.ONE_OR_MORE)
-    typed += "..." if more or isinstance(action, argparse._AppendAction) else ""
-    return typed if action.required and action.nargs != argparse.ZERO_OR_MORE else f"[{typed}]"
+    typed += "..." if more else ""
+    usage = typed if action.required and action.nargs != argparse.ZERO_OR_MORE else f"[{typed}]"
+    # The option itself comes again, not its value.
+    return f"{usage}..." if isinstance(action, argparse._AppendAction) and not more else usage
 
 
 def _name(action: argparse.Action) -> str:

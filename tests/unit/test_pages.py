@@ -10,7 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from onceover.cli.parsing import build_parser
+import pytest
+
+from onceover.cli.parsing import build_parser, parse
+from onceover.errors import UsageError
 
 PROJECT: Final = Path(__file__).parents[2]
 DOCS: Final = PROJECT / "docs"
@@ -79,6 +82,16 @@ def test_every_page_is_two_links_from_the_start() -> None:
 def test_the_reference_of_commands_is_what_the_parsers_say() -> None:
     """If not: PYTHONPATH=include .venv/bin/python scripts/make_commands.py"""
     assert COMMANDS["PAGE"].read_text() == COMMANDS["page"]()
+
+
+def test_the_reference_tells_options_that_are_repeated_from_those_that_take_several_words() -> None:
+    """``--group a b`` is refused, ``--connector a b`` is not."""
+    page = COMMANDS["page"]()
+    assert "[--group REGEX]..." in page and "[--connector NAME...]" in page
+    parse(["groups", "plan", "f", "--group", "a", "--group", "b"])
+    parse(["connectors", "plan", "f", "--connector", "a", "b"])
+    with pytest.raises(UsageError, match="one word too many"):
+        parse(["groups", "plan", "f", "--group", "a", "b"])
 
 
 def commands(page: Path) -> Iterator[str]:
