@@ -225,4 +225,4 @@ def test_what_another_run_owes_is_not_told_as_done(plan: Callable[..., Connector
 def test_the_way_back_of_a_run_that_is_over_can_be_typed_as_it_stands() -> None:
     """With the Connect cluster and the connector."""
     [refusal] = plan_rollback(view(placed(VALUES)), None).refusals
-    assert "`onceover connectors downgrade flights --connector c`" in str(refusal.resolve)
+    assert "`onceover connectors downgrade flights --connector c`" in refusal.resolve
