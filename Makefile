@@ -9,7 +9,7 @@ BIN := .venv/bin
 STAMP := .venv/.setup-complete
 EXPORT := scripts/uv export --frozen --quiet --no-header --no-emit-project
 PYTEST_ARGS ?=
-# A worker waits for brokers and browsers a quarter of its time: two more than two cores fill them, where nobody
+# A worker waits for brokers and browsers a quarter of its time: three more than two cores fill them, where nobody
 # else wants these (docs/testing.md). All share one pair of clusters. 0 runs in one process.
 PYTEST_WORKERS ?= 5
 # Many containers set it. Without compiled modules every process compiles Airflow, Spark and us anew: 10 s of
