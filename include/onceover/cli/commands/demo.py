@@ -147,7 +147,8 @@ def _story(report: DemoReport, *, kept: bool) -> str:
         f"Killed (kill -9): Spark driver {kill.pid} and its JVM {kill.jvm_pid}, {kill.at_s:.0f} s into the "
         f"feed ({kill.at_fraction:.0%} fed).",
         f"Generation {kill.generation_before} before, {kill.generation_after} after; Airflow's task needed "
-        f"{kill.tries} tries. New driver after {kill.new_driver_after_s:.1f} s, copying again after "
+        f"{kill.tries} {'try' if kill.tries == 1 else 'tries'}.",
+        f"A new driver after {kill.new_driver_after_s:.1f} s, copying again after "
         f"{kill.copying_after_s:.1f} s.",
         f"A failover was rehearsed meanwhile: {report.rehearsed.verdict}; clients would have waited "
         f"{report.rehearsed.rto_s or 0.0:.1f} s for us. Its report: {report.rehearsed.report}",
