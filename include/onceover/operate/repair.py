@@ -27,7 +27,7 @@ from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.records.enrolment import Enrolment
-from onceover.state.records.layout import check_clusters
+from onceover.state.records.layout import check_clusters, never_started
 from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
@@ -328,11 +328,7 @@ def flow_state(flow: str, target: Cluster, since: int = 0) -> FlowState:
     """
     state = target.retry(lambda: read_flow_state(target, flow, since))
     if state.layout is None:
-        raise UsageError(
-            f"flow {flow} has never been started on {target.alias}",
-            code=StateCode.NOT_STARTED,
-            resolve=f"{commands.replicate(flow)} starts it",
-        )
+        raise never_started(flow, target.alias)
     return state
 
 

@@ -28,7 +28,7 @@ from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.read import read_leader
 from onceover.state.records.enrolment import Enrolment, PlacedProgress, read_enrolments
-from onceover.state.records.layout import Layout, layout_in
+from onceover.state.records.layout import Layout, layout_in, never_started
 from onceover.state.records.progress import beside, copied_between
 from onceover.wire.offsetlookup import (
     Covered,
@@ -448,7 +448,7 @@ class Translator:
         values = target.retry(lambda: read_leader(target, self._flow))
         layout = layout_in(values)
         if layout is None:
-            raise self._never_started()
+            raise never_started(self._flow, self._target.alias)
         self._layout = layout
         self._by_target = read_enrolments(values)
         self._by_source = {e.source: e for e in self._by_target.values()}
@@ -458,13 +458,6 @@ class Translator:
         # One that may not be described is unknown; the others are answered about.
         each: Each[str, TopicInfo] = target.retry(lambda: target.each_topic(wanted)) if wanted else Each()
         self._topics, self._unseen = each.found, each.failed
-
-    def _never_started(self) -> UsageError:
-        return UsageError(
-            f"flow {self._flow} has never been started on {self._target.alias}",
-            code=StateCode.NOT_STARTED,
-            resolve=f"`onceover replicate {self._flow}` starts it",
-        )
 
     def _unknown(self, asked: TopicPartition | None, side: str) -> UsageError:
         topics = self._by_source if side == "source" else self._by_target

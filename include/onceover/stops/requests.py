@@ -13,18 +13,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from onceover.clock import now_ms
-from onceover.errors import Fenced, Retriable, UsageError
+from onceover.errors import Fenced, Retriable
 from onceover.kafka import calls
 from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.state import names
-from onceover.state.codes import StateCode
 from onceover.state.committed import told_beside
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
-from onceover.state.records.layout import Layout, check_told, layout_in
+from onceover.state.records.layout import Layout, check_told, layout_in, never_started
 from onceover.stops.codes import RequestCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
 
@@ -92,11 +91,7 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
     layout = read_layout(target, flow)
     check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
     if layout is None:
-        raise UsageError(
-            f"flow {flow} has never been started on {target.alias}",
-            code=StateCode.NOT_STARTED,
-            resolve=f"`onceover replicate {flow}` starts it",
-        )
+        raise never_started(flow, target.alias)
     if layout.ended_at_ms is not None:
         _ask_who_begins_again(target, flow, layout)
         layout = read_layout(target, flow) or layout

@@ -14,7 +14,7 @@ from onceover.planning import commands
 from onceover.positions.index import read_map
 from onceover.state.committed import told_beside
 from onceover.state.read import read_layout, read_run
-from onceover.state.records.layout import check_told
+from onceover.state.records.layout import check_told, never_started
 from onceover.wiring.flows import open_clusters
 
 _FOLDER: Final = "rebuilt"
@@ -24,7 +24,7 @@ def rebuild(args: argparse.Namespace) -> CommandResult:
     """Write the table beside the old one, then swap them.
 
     Raises:
-        UsageError: the flow runs; its query ends when its own folder is gone.
+        UsageError: the flow was never started, or runs; its query ends when its own folder is gone.
         NotNow: its state is told as of before what has copied: whether it runs is not known.
     """
     # Arrow takes a third of a second to load: not for every other command.
@@ -59,6 +59,8 @@ def _check_idle(target: Cluster, flow: str) -> None:
     newest = told_beside(target, flow)
     layout = read_layout(target, flow)
     check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
+    if layout is None:
+        raise never_started(flow, target.alias)
     run = read_run(target, flow)
     if run.lives:
         raise UsageError(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from onceover.errors import Fenced, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
+from onceover.planning import commands
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.records.value import mapping, record, unreadable
@@ -321,10 +322,23 @@ def shortened_need(flow: str, told: int, newest: int) -> dict[str, Any]:
         "message": f"{names.state_topic(flow)} is told as it was before generation {newest}, which has "
         f"copied: {shown}, so whether a run goes on is not known. The log has lost its end, to an unclean "
         "election or a disk that was put back, or a broker tells it that leads it no more",
-        "resolve": f"look again; if it lasts, `onceover replicate {flow}` leads above all that has copied"
+        "resolve": f"look again; if it lasts, {commands.replicate(flow)} leads above all that has copied"
         if told
         else "look again; if it lasts, docs/operations.md says how to go on from the copies, which are there",
     }
+
+
+def never_started(flow: str, where: str) -> UsageError:
+    """Return the error of who asks for something of a flow that has no layout yet.
+
+    Args:
+        where: the target's alias.
+    """
+    return UsageError(
+        f"flow {flow} has never been started on {where}",
+        code=StateCode.NOT_STARTED,
+        resolve=f"{commands.replicate(flow)} starts it",
+    )
 
 
 def taken_over(seen: Layout | None, expected: str) -> Fenced:
