@@ -159,7 +159,7 @@ class AuditSelection:
 
 
 def take_snapshot(flow: str, source: Cluster, target: Cluster, selection: AuditSelection) -> AuditSnapshot:
-    """Fix the bounds of an audit.
+    """Fix the bounds of an audit, anew where an operator has put a partition somewhere else meanwhile.
 
     Raises:
         UsageError: the flow was never started, or no topic was asked for that it copies.
@@ -168,8 +168,26 @@ def take_snapshot(flow: str, source: Cluster, target: Cluster, selection: AuditS
             is copied since, nor what was diverted.
     """
     newest = told_beside(target, flow)
-    state = target.retry(lambda: read_flow_state(target, flow, newest))
-    return snapshot_of(flow, source, target, selection, state)
+
+    def told() -> FlowState:
+        return target.retry(lambda: read_flow_state(target, flow, newest))
+
+    state = told()
+    while True:
+        seen = snapshot_of(flow, source, target, selection, state)
+        before, state = state, told()
+        if _nobody_has_moved(before, state):
+            return seen
+
+
+def _nobody_has_moved(before: FlowState, after: FlowState) -> bool:
+    """Tell whether the progress that was read between two states is what the first one speaks of.
+
+    Who skips, reseeds, seeds or promotes writes progress and record at once: where it was done in between, a
+    snapshot has the new position, and of what was passed over, or put there, it knows nothing.
+    """
+    now = after.enrolled
+    return all(name in now and now[name].is_still(each) for name, each in before.enrolled.items())
 
 
 def snapshot_of(

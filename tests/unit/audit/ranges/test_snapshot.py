@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of, take_snapshot
 from onceover.errors import Retriable
 from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.read import read_flow_state
@@ -70,3 +72,26 @@ def test_of_a_state_that_has_lost_its_end_no_bounds_are_fixed(tmp_path: Path) ->
     scene.west.groups[names.progress_group(FLOW)][tp] = CommittedOffset(0, 0, -1, meta.encode())
     with pytest.raises(Retriable, match="is told as it was before generation"):
         take_snapshot(FLOW, scene.east, scene.west, selection)
+
+
+def test_what_an_operator_does_while_bounds_are_fixed_is_known_of_the_position_that_it_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would know what was to be skipped of a position that skips records, and a state of before."""
+    scene = SeedScene(tmp_path)
+    scene.east.make_topic("a", 1)
+    scene.seeder().apply(scene.caller)
+    scene.grow("a", 5)
+    (before,) = scene.enrolled().values()
+    fetch, acted = scene.west.each_committed, iter([lambda: scene.seeder(replace=True).apply(scene.caller)])
+
+    def meanwhile(group: str, *asked: Any, stable: bool = True) -> Each[TopicPartition, CommittedOffset]:
+        if stable and (act := next(acted, None)) is not None:
+            act()
+        return fetch(group, *asked, stable=stable)
+
+    monkeypatch.setattr(scene.west, "each_committed", meanwhile)
+    (seen,) = take_snapshot(FLOW, scene.east, scene.west, AuditSelection(settle_s=0.0)).partitions
+    (after,) = scene.enrolled().values()
+    assert before.approval(0) != after.approval(0) == seen.approval
+    assert seen.position == after.start[0] == seen.start == 5
