@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from onceover.audit.model import FindingKind, Reason
 from onceover.audit.ranges import snapshot
+from onceover.clock import now_ms
+from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.copy.loop import Until
+from onceover.kafka import calls
+from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
+from onceover.state.committed import all_progress
+from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import LeftAt
+from onceover.state.records.progress import promoted_progress
+from onceover.state.records.verdicts import START
 from onceover.wiring.audit import AuditRequest
+from onceover.wiring.flows import identity, open_clusters
 from tests.support.commands.replicate import START_S, run_cli
 from tests.support.flows.handled import handler_keys
 from tests.support.flows.replica import Replica, delete_before
@@ -164,3 +175,39 @@ def test_command_answers_for_a_handler_flow_with_a_diverted_record(replica: Repl
     assert document["unverifiable"]["by_reason"] == {"DEAD_LETTER": 1}
     code, document = run_cli(tmp_path, *arguments, "--sample", "1", timeout_s=2 * START_S)
     assert code in (0, 3), json.dumps(document)[:2000]
+
+
+@pytest.mark.parametrize("made", ["plain", "by a handler"])
+def test_what_clients_write_to_a_copy_that_is_promoted_is_no_finding(replica: Replica, made: str) -> None:
+    """It is theirs, also where a handler had put copies, or in partitions that they have added; what was
+    copied is compared as before.
+    """
+    if made == "by a handler":
+        replica.configure(**handler_keys("spread", partitions=3))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(8))
+    replica.copy()
+    promote(replica.flow.watch.flow, topic)
+    if made == "plain":
+        replica.target.add_partitions(topic, 3)
+    for number in range(3):
+        replica.target.plain(topic, number, replica.target.records(3))
+
+    content = audit(replica.flow.watch.flow, AuditRequest(since=START))
+
+    assert not any(each.findings for each in (*content.partitions, *content.beside))
+    result = partition(content, topic)
+    assert (result.unverifiable, result.verified_to) == ((), 8)
+
+
+def promote(flow: Flow, topic: str) -> None:
+    """Give a copy to clients, as a switchover does."""
+    source, target = open_clusters(flow)
+    with source, target, closing(Leader(identity(flow), source, target)) as leader:
+        now, progress = LeftAt(leader.seize().generation, now_ms()), all_progress(target, flow.flow)
+        enrolment = read_flow_state(target, flow.flow).enrolled[topic]
+        copies = [enrolment.target_of(each) for each in enrolment.sources()]
+        ends = {tp.partition: at for tp, at in target.list_offsets(copies, calls.LATEST).items()}
+        cuts = {tp.partition: progress[tp].offset for tp in copies}
+        promoted = enrolment.as_promoted("d1", now, ends, cuts)
+        leader.enrol([promoted], promoted_progress(promoted, progress))

@@ -25,6 +25,7 @@ from onceover.audit.ranges.logs import PartitionLog
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.tiling import StoredPair
 from onceover.audit.records.batches import Unreadable
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.memory import GroupMemory
@@ -139,6 +140,7 @@ class PartitionClaims:
         """Return where a group stands; the target is looked at first."""
         source, target = self.seen.source, self.seen.target
         translated = self.pair.to_target(entry.given)
+        meets = look.first(Side.TARGET, target, current)
         return GroupPosition(
             group=group,
             source=source,
@@ -146,10 +148,10 @@ class PartitionClaims:
             given=entry.given,
             current=current,
             translated=translated,
-            meets=look.first(Side.TARGET, target, current),
+            meets=meets,
             ought=None if translated is None else look.first(Side.TARGET, target, translated),
             next=look.first(Side.SOURCE, source, entry.given),
-            comparable=self.result.mode is Mode.RECORDS,
+            comparable=self.result.mode is Mode.RECORDS and not _is_its_clients(self.seen, meets),
             at_ends=_is_end(self.seen.source_log, entry.given) and _is_end(self.seen.target_log, current),
             came_later=self.ledger.committed_after(current) > entry.at_ms,
         )
@@ -163,6 +165,12 @@ def _is_end(log: PartitionLog | None, offset: int) -> bool:
 def _is_put_back(seen: PartitionSnapshot, reached: int | None) -> bool:
     at = seen.position
     return seen.placed is not None and at == seen.placed.offset and (at or 0) < (reached or 0)
+
+
+def _is_its_clients(seen: PartitionSnapshot, record: AuditedRecord | None) -> bool:
+    """Tell whether a record of the target was written by clients, behind where the copy was promoted."""
+    log = seen.target_log
+    return seen.promoted and log is not None and record is not None and record.offset >= log.end
 
 
 def _hides(seen: PartitionSnapshot) -> bool:

@@ -285,14 +285,15 @@ def _target_covered(failure: AuditFailure, results: Sequence[PartitionResult], t
     if failure.target_to is None:
         return told.answer.since == START
     target = results[0].target
-    # Nobody reads any more what was there before its log begins.
-    start = 0 if target is None else told.logs.get(target, (0, 0))[0]
+    # Nobody reads any more what was there before its log begins, or behind where it was promoted.
+    nowhere = 0, max(failure.target_to, failure.unclaimed_to)
+    start, end = nowhere if target is None else told.logs.get(target, nowhere)
     # Claimed records alone are compared where the map no longer tells what is claimed.
     unclaimed = [(each.target_from, each.target_to) for each in results if each.unclaimed]
-    if not _covered(max(failure.unclaimed_from, start), failure.unclaimed_to, unclaimed):
+    if not _covered(max(failure.unclaimed_from, start), min(failure.unclaimed_to, end), unclaimed):
         return False
     every = [(each.target_from, each.target_to) for each in results]
-    return _covered(max(failure.target_from, start), failure.target_to, every)
+    return _covered(max(failure.target_from, start), min(failure.target_to, end), every)
 
 
 def _covered(begin: int, end: int, spans: Iterable[tuple[int, int]]) -> bool:

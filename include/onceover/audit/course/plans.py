@@ -11,7 +11,7 @@ from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds, ahead, bound, lapsed, surplus
 from onceover.audit.ranges.diverted import CopyBegun, DeadLetters, Diverted
-from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.logs import PartitionLog, until
 from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
 from onceover.audit.ranges.spreading import spread, union
 from onceover.audit.ranges.tasks import Task
@@ -62,6 +62,8 @@ class PlanInputs(NamedTuple):
         for seen in self.snapshot.partitions if self.snapshot.repeats else ():
             yield from self._ahead(seen)
         for target, (log, source) in self.snapshot.surplus.items():
+            if target.topic in self.snapshot.promoted:
+                continue  # added for its clients: nobody adds partitions to a copy
             bounds = surplus(source, log.topic_id, target, log)
             if not bounds.empty:
                 yield PairPlan(bounds, tuple(tile(bounds, ())))
@@ -226,11 +228,23 @@ class PlanInputs(NamedTuple):
         )
 
     def _target_logs(self, topic: str) -> dict[TopicPartition, PartitionLog]:
-        found = {tp: log for tp, (log, _) in self.snapshot.surplus.items() if tp.topic == topic}
+        beside = {tp: log for tp, (log, _) in self.snapshot.surplus.items() if tp.topic == topic}
+        found = {tp: self._as_copied(tp, log) for tp, log in beside.items()}
         for seen in self.snapshot.partitions:
             if seen.target.topic == topic and seen.target_log is not None:
                 found[seen.target] = seen.target_log
         return dict(sorted(found.items()))
+
+    def _as_copied(self, target: TopicPartition, log: PartitionLog) -> PartitionLog:
+        """Return the log of a partition without a counterpart; where clients write to it, what was copied.
+
+        Where a topic was promoted is on record of the others alone: here the map tells.
+        """
+        if target.topic not in self.snapshot.promoted:
+            return log
+        group = (seen for seen in self.snapshot.partitions if seen.target.topic == target.topic)
+        ends = (each.target_end for seen in group for each in self._pair(seen, target).records())
+        return until(log, max(ends, default=log.start))
 
 
 def _is_compacted(seen: PartitionSnapshot) -> bool:

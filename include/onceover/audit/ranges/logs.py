@@ -207,6 +207,12 @@ def settled(
         backoff.wait(deadline)
 
 
+def until(log: PartitionLog, end: int) -> PartitionLog:
+    """Return a log that ends there, or earlier as it does."""
+    stable = min(log.stable, end)
+    return replace(log, stable=stable, end=max(stable, min(log.end, end)))
+
+
 def log_bounds(
     ends: AskedEnds, topics: Mapping[str, TopicInfo]
 ) -> dict[TopicPartition, tuple[int, int, int]]:

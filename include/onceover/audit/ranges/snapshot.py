@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs, settled
+from onceover.audit.ranges.logs import AskedEnds, PartitionLog, log_bounds, partition_logs, settled, until
 from onceover.audit.ranges.parted import CopiedPair, parted
 from onceover.audit.records.refusals import Withheld
 from onceover.backoff import Backoff, Deadline
@@ -67,6 +67,7 @@ class PartitionSnapshot:
             some of it at their ends; None where nothing tells that they have.
         approval: under which an operator has put the partition somewhere the last time, ``placed`` where;
             empty and None where nobody has.
+        promoted: clients write to the target since a switchover, behind where ``target_log`` ends.
     """
 
     source: TopicPartition
@@ -89,6 +90,7 @@ class PartitionSnapshot:
     parted_at: tuple[int | None, int | None] = (None, None)
     approval: str = ""
     placed: PlacedProgress | None = None
+    promoted: bool = False
 
     @property
     def is_there(self) -> bool:
@@ -124,6 +126,11 @@ class AuditSnapshot:
     surplus: Mapping[TopicPartition, tuple[PartitionLog, TopicPartition]] = field(default_factory=dict)
     ids: tuple[str, str] = ("", "")
     untold: Mapping[TopicPartition, Withheld] = field(default_factory=dict)
+
+    @property
+    def promoted(self) -> frozenset[str]:
+        """Target topics that clients write to since a switchover."""
+        return frozenset(seen.target.topic for seen in self.partitions if seen.promoted)
 
     @property
     def repeats(self) -> bool:
@@ -265,7 +272,7 @@ class _Snapshots:
         here = settled(self._here, here, self._selection.settle_s)
         progress = self._reached(layout, here)
         here = self._up_to(here, progress)
-        there = self._target_logs(progress)
+        there = self._copies(self._target_logs(progress))
         again = self._progress()
         watermarks = read_watermarks(self._state.others)
         lost = parted(self._here, self._there, self._on_record(progress, watermarks))
@@ -299,6 +306,7 @@ class _Snapshots:
                         lost.of(source, target),
                         enrolment.approval(source.partition),
                         enrolment.placed_by_hand(source.partition),
+                        enrolment.is_promoted,
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
@@ -321,7 +329,7 @@ class _Snapshots:
         now = self._here.at(past, calls.LATEST)
         moved = {tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end)) for tp, at in now.items()}
         # Whatever is there behind the position came later than the audit began.
-        return {**logs, **{tp: _until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
+        return {**logs, **{tp: until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
 
     def _asked(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
         if self._selection.since_ms is None:
@@ -392,6 +400,17 @@ class _Snapshots:
                 return logs
             backoff.pause(deadline, Retriable("transactions are being closed on the target"))
 
+    def _copies(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
+        """Return the logs up to where they were promoted, where they were: clients have gone on behind it."""
+        cuts = {
+            TopicPartition(each.target, number): end
+            for each in self._enrolments
+            if each.promoted is not None and each.is_promoted
+            for number, end in each.promoted.ends.items()
+        }
+        cut = {tp: until(log_, max(log_.start, cuts[tp])) for tp, log_ in logs.items() if tp in cuts}
+        return {**logs, **cut}
+
     # ---- both
 
     def _on_record(
@@ -419,11 +438,6 @@ class _Snapshots:
         """Return those that are the copy of none, each with the source partition that it would be of."""
         sources, used = {e.target: e.source for e in self._enrolments}, set(self._pairs.values())
         return {tp: TopicPartition(sources[tp.topic], tp.partition) for tp in targets if tp not in used}
-
-
-def _until(log_: PartitionLog, position: int) -> PartitionLog:
-    stable = min(log_.stable, position)
-    return replace(log_, stable=stable, end=max(stable, min(log_.end, position)))
 
 
 def _copied_ids(enrolment: Enrolment, meta: ProgressMeta | None) -> tuple[UUID, UUID]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 
-from onceover.audit.checks.bookkeeping import is_cut_off, positions_or_why
+from onceover.audit.checks.bookkeeping import PartitionClaims, is_cut_off, positions_or_why
 from onceover.audit.checks.groups import GroupPosition, check_group
+from onceover.audit.ranges.logs import PartitionLog
+from onceover.audit.ranges.snapshot import PartitionSnapshot
 from onceover.errors import UsageError
 from onceover.groups.decide import Remembered
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from tests.support.fakes.fakecluster import FakeCluster
-from tests.support.worlds.audits import at
-from tests.support.worlds.looks import rec
+from tests.support.worlds.audits import at, good_partition
+from tests.support.worlds.looks import Logs, rec
 
 _GOOD = GroupPosition(
     group="billing",
@@ -162,3 +166,18 @@ def test_a_group_that_may_not_be_asked_takes_the_verdict_from_nothing_else() -> 
 
     west.heard = refuse
     assert positions_or_why(west, "billing", tps) == dict.fromkeys(tps, why)
+
+
+@pytest.mark.parametrize("promoted", [True, False])
+def test_group_that_has_read_all_of_a_promoted_copy_goes_on_with_what_clients_have_written(
+    promoted: bool,
+) -> None:
+    """That is none of what the source holds alone. In a copy that is none of clients' it would be wrong."""
+    ids = UUID(int=1), UUID(int=2)
+    here, there = PartitionLog(ids[0], 0, 11, 11), PartitionLog(ids[1], 0, 12, 12)
+    seen = PartitionSnapshot(at(0), at(0), 0, ids, here, there, 10, 12, moved=False, promoted=promoted)
+    pair = SimpleNamespace(records=lambda: iter(()), to_target=lambda offset: offset + 2)
+    claims = PartitionClaims(seen, good_partition(0), pair, repeats=False)  # pyrefly: ignore[bad-argument-type]
+    look = Logs([(10, "on the source alone")], [(12, "of a client")])
+    standing = claims.standing("billing", Remembered(10, frozenset({12}), 7), 12, look)
+    assert check_group(standing).ok is promoted

@@ -161,6 +161,13 @@ def test_phantom_where_the_source_is_empty_goes_with_the_record() -> None:
         assert open_failures(next_verdicts(PHANTOM, right)) is None
 
 
+def test_what_clients_had_written_to_a_promoted_copy_goes_when_its_end_is_looked_at() -> None:
+    """A release before this one called it PHANTOM. What is behind it on the target is no copy."""
+    for end, stays in ((1, True), (0, False)):
+        right = replace(told(PASS, [empty_source(target_to=0)]), logs={at(0): (0, end)})
+        assert (open_failures(next_verdicts(PHANTOM, right)) is not None) == stays
+
+
 SURPLUS = replace(
     told(FAIL, [empty_source([finding(FindingKind.PHANTOM, 0, 2)], target_from=2, target_to=3)]), ids={}
 )
