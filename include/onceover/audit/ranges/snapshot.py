@@ -326,10 +326,22 @@ class _Snapshots:
             for tp, log_ in logs.items()
             if (at := progress.get(self._pairs.get(tp, tp))) is not None and at.offset > log_.stable
         ]
-        now = self._here.at(past, calls.LATEST)
-        moved = {tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end)) for tp, at in now.items()}
+        moved = self._asked_again({tp: logs[tp] for tp in past}) if past else {}
         # Whatever is there behind the position came later than the audit began.
         return {**logs, **{tp: until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
+
+    def _asked_again(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
+        # Epochs first: a leader may have been elected since, and in the one of before no log is so long.
+        infos = self._here.topics(sorted({tp.topic for tp in logs}))
+        epochs = {
+            tp: infos[tp.topic].partitions[tp.partition].leader_epoch
+            for tp, log_ in logs.items()
+            if tp.topic in infos and infos[tp.topic].topic_id == log_.topic_id
+        }
+        return {
+            tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end), epoch=epochs[tp])
+            for tp, at in self._here.at(epochs, calls.LATEST).items()
+        }
 
     def _asked(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
         if self._selection.since_ms is None:

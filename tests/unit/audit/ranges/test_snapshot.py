@@ -95,3 +95,29 @@ def test_what_an_operator_does_while_bounds_are_fixed_is_known_of_the_position_t
     (after,) = scene.enrolled().values()
     assert before.approval(0) != after.approval(0) == seen.approval
     assert seen.position == after.start[0] == seen.start == 5
+
+
+def test_end_that_is_asked_for_again_is_of_the_leader_epoch_of_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker may have restarted while the flow went on: by the epoch of before, what is proven behind its
+    end would be lost to the next audit.
+    """
+    scene = SeedScene(tmp_path)
+    scene.east.make_topic("a", 1)
+    scene.seeder().apply(scene.caller)
+    here, there = (side.all_topics["a"] for side in (scene.east, scene.west))
+    here.logs[0].end, fetch = 100, scene.west.each_committed
+    meta = ProgressMeta(str(here.id), str(there.id), 1, 0, 1, (1, 0), 120, 0)
+
+    def meanwhile(group: str, *asked: Any, stable: bool = True) -> Each[TopicPartition, CommittedOffset]:
+        if here.logs[0].end == 100:
+            here.logs[0].epochs, here.logs[0].end = [(0, 0), (1, 100)], 120
+            scene.west.groups[group][TopicPartition("a", 0)] = CommittedOffset(0, 120, -1, meta.encode())
+        return fetch(group, *asked, stable=stable)
+
+    monkeypatch.setattr(scene.west, "each_committed", meanwhile)
+    state = read_flow_state(scene.west, FLOW)
+    (seen,) = snapshot_of(FLOW, scene.east, scene.west, AuditSelection(settle_s=0.0), state).partitions
+    assert seen.source_log is not None
+    assert (seen.source_log.stable, seen.source_log.epoch) == (120, 1)
