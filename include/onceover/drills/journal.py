@@ -140,8 +140,11 @@ class DrillJournal:
 
     def _told_whole(self) -> list[JournalEntry]:
         """Return the entries that stand in the topic, for who writes the next one."""
-        if self._last is not None:
-            self._log.read_again(self._last[1].key, self._last[0])
+        if self._last is None:
+            # What was read before may not be there any more.
+            self._topic_id = None
+        else:
+            self._look_again(*self._last)
         values = self._values(StateLog.read_whole)
         if self._last is not None and not _holds(values, self._last[1]):
             log.warning("%s does not hold entry %s any more", self._tp, self._last[1].number)
@@ -149,6 +152,12 @@ class DrillJournal:
             self._last, self._topic_id, self._reader = None, None, ChainReader()
             values = self._values(StateLog.read_whole)
         return self._reader.read(values, self._tp.topic)
+
+    def _look_again(self, offset: int, last: JournalEntry) -> None:
+        """See whether our last entry still stands, and what others have written behind it."""
+        behind = [key for key in self._log.values if key.startswith(chains.KEY_PREFIX) and key > last.key]
+        for key in (last.key, *behind):
+            self._log.read_again(key, offset)
 
     def _lost(self, told: Sequence[JournalEntry]) -> list[JournalEntry]:
         """Return the entries behind those that are told, as this machine has written them."""
@@ -340,14 +349,18 @@ class DrillJournal:
 
     def _write(self, drill: str, news: Callable[[Sequence[JournalEntry]], JournalEntry | None]) -> None:
         written: list[JournalEntry] = []
+        tried: list[JournalEntry] = []
+        landed: list[JournalEntry] = []
 
         def records() -> Mapping[str, Any]:
             written.clear()
             told = self._told_whole()
             lost = self._lost(told)
+            landed[:] = [each for each in tried if any(other.hash == each.hash for other in told)]
             entry = news([*told, *lost])
             if entry is not None:
                 written.append(entry)
+                tried.append(entry)
             return {each.key: each.to_json() for each in (*lost, *written)}
 
         deadline, backoff = Deadline(_WRITE_S), Backoff()
@@ -357,6 +370,10 @@ class DrillJournal:
                 break
             except Retriable as error:
                 backoff.pause(deadline, error)
+        for entry in landed:
+            # By a try whose reply was lost: where it lies is not known.
+            self._last = None
+            self._keep(drill, entry)
         for entry in written:
             self._last = offset, entry
             self._keep(drill, entry)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from onceover.drills import chain as chains
+from onceover.drills import journal as module
 from onceover.drills.journal import DrillJournal
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
 from onceover.state import names
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog
@@ -45,6 +46,12 @@ def begun(drill: DrillJournal, log: FakeLog) -> int:
     return end
 
 
+def by_signs_of_life(drill: DrillJournal, beats: int = 9) -> None:
+    """Make the log as long again."""
+    for _ in range(beats):
+        drill._log.mark()
+
+
 @pytest.mark.parametrize("beats", [0, 9], ids=["at once", "as long again by signs of life"])
 def test_a_drill_writes_what_its_journal_has_lost_once_more(
     west: FakeCluster, log: FakeLog, tmp_path: Path, beats: int
@@ -52,8 +59,7 @@ def test_a_drill_writes_what_its_journal_has_lost_once_more(
     """Behind entries that are gone it would go on as if they stood there: the chain is damaged for all."""
     with journal(west, tmp_path / "here") as drill, journal(west, tmp_path / "there") as other:
         log.lose_end(begun(drill, log))
-        for _ in range(beats):
-            other._log.mark()
+        by_signs_of_life(other, beats)
         drill.append("d1", "step", {"step": "drain"})
         assert [each.what for each in other.read()] == ["begun", "fenced", "step"]
         assert chains.fenced(other.read()) == {"acls": {("orders", "User:shop")}}
@@ -124,3 +130,59 @@ def test_of_a_journal_that_is_whole_no_file_is_asked(west: FakeCluster, log: Fak
         log.batches = [each for each in log.batches if b"entry/000000000001" not in each.raw]
     with journal(west, tmp_path) as damaged, pytest.raises(NeedsOperator, match="not as it was written"):
         damaged.read()
+
+
+def test_a_drill_does_not_go_on_behind_what_somebody_else_wrote_and_the_journal_has_lost(
+    west: FakeCluster, log: FakeLog, tmp_path: Path
+) -> None:
+    """It has read it, and its own last entry stands: the next one would hold the hash of one that is gone."""
+    with journal(west, tmp_path / "here") as drill, journal(west, tmp_path / "there") as other:
+        begun(drill, log)
+        end = log.end
+        other.append("d1", chains.STEP, {"step": "of another"})
+        assert len(drill.read()) == 3
+        log.lose_end(end)
+        by_signs_of_life(other)
+        drill.append("d1", chains.STEP, {"step": "drain"})
+    with journal(west, tmp_path / "elsewhere") as reader:
+        assert [each.said.get("step") for each in reader.read()] == [None, None, "drain"]
+
+
+def test_an_entry_whose_answer_was_lost_is_kept_and_looked_for_like_any_other(
+    west: FakeCluster, log: FakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands there, as the next try finds; the same crash may take it away behind that."""
+    write, answers = module.write_last, [Retriable("the answer was lost")]
+
+    def written(*args: Any) -> int:
+        offset = write(*args)
+        if answers:
+            raise answers.pop()
+        return offset
+
+    with journal(west, tmp_path / "here") as drill:
+        drill.begin("d1", {})
+        end = log.end
+        monkeypatch.setattr(module, "write_last", written)
+        drill.append("d1", chains.FENCED, FENCE)
+        log.lose_end(end)
+        by_signs_of_life(drill)
+        drill.append("d1", chains.STEP, {"step": "drain"})
+    with journal(west, tmp_path / "elsewhere") as reader:
+        assert [each.what for each in reader.read()] == ["begun", "fenced", "step"]
+
+
+def test_who_has_only_read_so_far_writes_behind_what_is_there_by_now(
+    west: FakeCluster, log: FakeLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its look and its first entry it has waited for signs of life of the other one."""
+    monkeypatch.setattr(module, "SILENT_S", 0.0)
+    with journal(west, tmp_path / "here") as drill, journal(west, tmp_path / "there") as other:
+        end = begun(other, log)
+        running = chains.running(drill.read())
+        assert running is not None
+        log.lose_end(end)
+        by_signs_of_life(other)
+        drill.end_dead(running)
+    with journal(west, tmp_path / "elsewhere") as reader:
+        assert [each.what for each in reader.read()] == ["begun", "ended"]
