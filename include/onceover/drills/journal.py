@@ -179,7 +179,7 @@ class DrillJournal:
                 continue
             for line in lines:
                 with suppress(*MALFORMED):
-                    yield JournalEntry.from_json(json.loads(line))
+                    yield _filed(json.loads(line))
 
     def check(self, drill: str) -> None:
         """Return where a drill is the one that runs.
@@ -393,6 +393,14 @@ class DrillJournal:
                 os.close(descriptor)
         except OSError as error:
             log.warning("%s cannot be written: %s", path, error.strerror)
+
+
+def _filed(line: Any) -> JournalEntry:
+    """Read a line of a drill's file; one that is not as it was written raises as ``from_json``."""
+    entry = JournalEntry.from_json(line)
+    if line.get("hash") != entry.hash:
+        raise ValueError("an entry that was changed")
+    return entry
 
 
 def _holds(values: Mapping[str, Any], entry: JournalEntry) -> bool:

@@ -103,7 +103,7 @@ def test_what_somebody_else_has_written_since_is_what_counts(
         assert [each.what for each in other.read()] == ["begun", "ended"]
 
 
-@pytest.mark.parametrize("what", ["changed", "torn", "not ours"])
+@pytest.mark.parametrize("what", ["changed", "said", "torn", "not ours"])
 def test_a_file_that_does_not_follow_tells_nothing(
     west: FakeCluster, log: FakeLog, tmp_path: Path, what: str
 ) -> None:
@@ -113,6 +113,8 @@ def test_a_file_that_does_not_follow_tells_nothing(
     first, second = file.read_text().splitlines()
     if what == "changed":
         second = json.dumps({**json.loads(second), "before": chains.BEGINNING})
+    if what == "said":
+        second = second.replace("User:shop", "User:else")
     second = {"torn": second[:-9], "not ours": "[7]"}.get(what, second)
     file.write_text(f"{first}\n{second}\n")
     with journal(west, tmp_path) as drill:
