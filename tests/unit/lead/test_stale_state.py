@@ -178,3 +178,33 @@ def test_a_copy_that_was_taken_back_by_hand_is_no_promoted_one(scene: Leading) -
     run.leader.enrol([placed], first)
     scene.supervisor().start()
     assert scene.enrolled()["shop.orders"] == placed
+
+
+def test_a_mark_of_before_a_copy_was_taken_back_promotes_nothing_again(scene: Leading) -> None:
+    """Its group's coordinator tells what it held before, or its log has lost its end: the record is newer."""
+    run = scene.led()
+    before = scene.enrolled()["shop.orders"]
+    promoted = before.as_promoted("d1", LeftAt(7, 70), {0: 9, 1: 4}, {0: 0, 1: 0})
+    marked = promoted_progress(promoted, scene.west.groups[GROUP])
+    run.leader.enrol([promoted], marked)
+    placed = replace(promoted, placed={p: PlacedProgress(8, 0, 9) for p in promoted.start}).back()
+    run.leader.enrol([placed], {})
+    scene.supervisor().start()
+    assert scene.enrolled()["shop.orders"] == placed
+
+
+def test_a_promotion_that_is_written_again_is_as_it_was_also_where_the_topic_had_been_left_before(
+    scene: Leading,
+) -> None:
+    """Which of two promotions is the newer one goes by when the topic was left."""
+    run = scene.led()
+    copied = scene.enrolled()["shop.orders"]
+    run.leader.enrol([copied.left_to("back", LeftAt(1, 10))], {})
+    log = state_of(scene)
+    end = log.end
+    promoted = copied.as_promoted("d1", LeftAt(7, 70), {0: 9, 1: 4}, {0: 0, 1: 0})
+    run.leader.enrol([promoted], promoted_progress(promoted, scene.west.groups[GROUP]))
+    as_it_was = scene.enrolled()
+    log.lose_end(end)
+    scene.supervisor().start()
+    assert scene.enrolled() == as_it_was

@@ -284,8 +284,12 @@ class Enrolment:
     def as_promoted(
         self, drill: str, now: LeftAt, ends: Mapping[int, int], cuts: Mapping[int, int]
     ) -> Enrolment:
-        """Return the record of a topic whose copy, which ends there, clients write to from now on."""
-        return replace(self.leaving(now), promoted=Promoted(now.generation, drill, ends, cuts))
+        """Return the record of a topic whose copy, which ends there, clients write to from now on.
+
+        Whenever the record that it is made of is from: of one that had been left before, too.
+        """
+        promoted = Promoted(now.generation, drill, ends, cuts)
+        return replace(self, active=False, gave_way=None, left=now, promoted=promoted)
 
     def leaving(self, now: LeftAt) -> Enrolment:
         """Return the record of a topic that is not copied for now."""

@@ -115,6 +115,9 @@ def promoted_again(
 ) -> Enrolment | None:
     """Return the record of a topic as it was promoted; None where its record tells of that, or nothing does.
 
+    A mark of before the partition was placed the last time is one that the group's coordinator has told late,
+    or tells again: the copy was taken back since.
+
     Args:
         progress: by target partition, with the marks that ``promoted_progress`` has made.
     """
@@ -125,6 +128,9 @@ def promoted_again(
         committed = progress.get(tp)
         meta = beside(committed).meta
         if committed is None or meta is None or meta.promoted is None or meta.generation < newest:
+            continue
+        placed = enrolment.placed.get(tp.partition)
+        if placed is not None and placed.generation >= meta.generation:
             continue
         if meta.generation > newest:
             newest, found, ends, cuts = meta.generation, meta.promoted, {}, {}
