@@ -298,10 +298,10 @@ class PromotedOrigin:
         ends = {} if record.promoted is None else record.promoted.ends
         cut = self._cut(seat, record, progress)
         # A partition that was added since is clients' own from its first record on.
-        end = ends.get(seat.source.partition, seat.start if cut is None else 0)
+        end = ends.get(seat.source.partition, seat.start)
         _, doubt = beside(progress)
-        if doubt is not None or (cut is None and ends.get(seat.source.partition)):
-            text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
+        text = self._untold(seat, record, cut) if doubt is None else doubt.message
+        if text is not None:
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
         cut = cut or 0
@@ -324,6 +324,17 @@ class PromotedOrigin:
             return _orphans(self.name, place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
         return SeedOffset(end, reason, _NONE, None)
+
+    def _untold(self, seat: Seat, record: Enrolment, cut: int | None) -> str | None:
+        """Return what is not known of where the copy ended; None where all is.
+
+        One that was copied and has no end is of a promotion that was written again by a part of its marks.
+        """
+        number = seat.source.partition
+        end = None if record.promoted is None else record.promoted.ends.get(number)
+        if end is None and (cut is not None or number in record.start):
+            return f"flow {self.name} does not tell where its copy ended when it was promoted"
+        return f"flow {self.name} has no progress for it" if end and cut is None else None
 
     @staticmethod
     def _parted(seat: Seat, logs: _Logs) -> Stop | None:

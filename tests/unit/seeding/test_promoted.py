@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -153,6 +154,20 @@ def test_a_partition_that_has_come_since_the_promotion_begins_with_its_log() -> 
     one = SeatedTopic(source=here, target="a", copy=copy, enrolment=None, seats=(seat(1, start=7),))
     found = PromotedOrigin("there", lambda *_: 0, Fences()).read(FlowClusters("back", west, east), [one])
     assert found.offsets[TopicPartition("a", 1)].offset == 7
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_where_nobody_knows_where_a_copy_ended_it_does_not_begin_with_its_log(
+    monkeypatch: pytest.MonkeyPatch, *, forgotten: bool
+) -> None:
+    """The state has lost the promotion, and the progress of this partition tells of none any more."""
+    partly = replace(RECORD, promoted=Promoted(2, "drill", {1: END}, {1: CUT}))
+    known = SimpleNamespace(
+        layout=SimpleNamespace(source_cluster_id="east"), enrolled={"a": partly}, others={}
+    )
+    monkeypatch.setattr("onceover.seeding.promoted.read_flow_state", lambda *_: known)
+    found = answer(cluster("west", WEST, 5_000, (EPOCH, 0)), forgotten=forgotten)
+    assert code(found) == "NOT_PROMOTED"
 
 
 def test_a_fence_that_would_keep_the_flow_off_is_shown_and_lifted_first() -> None:
