@@ -158,8 +158,11 @@ class _Reading:
         facts.state = state = read_flow(self.flow, self.target)
         pairs = [e.target_of(tp) for e in state.enrolments for tp in e.sources()]
         facts.there = read_target_logs(self.flow, self.target, pairs)
-        # Where it names none, another one may have copied that it does not tell of any more.
-        facts.newest = newest_of(facts.there.committed.values()) or told_beside(self.target, self.flow)
+        facts.newest = newest_of(facts.there.committed.values())
+        if not facts.newest and (facts.there.knows_progress or not pairs):
+            # Where it names none, another one may have copied that it does not tell of any more. Who has not
+            # answered is not asked once more: that would be waited for as long again.
+            facts.newest = told_beside(self.target, self.flow)
         # What the state has lost of that, the next start writes again.
         again = {e.target: promoted_again(e, facts.there.committed) for e in state.enrolments}
         state.known.update((target, each) for target, each in again.items() if each is not None)

@@ -195,6 +195,22 @@ def test_copy_whose_promotion_the_state_has_lost_is_its_clients(look: Callable[.
     assert [note["code"] for note in status["notes"]] == ["PROMOTED"]
 
 
+def test_progress_that_nobody_tells_is_not_asked_for_once_more(
+    look: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a minute, as the first time; and what else is known of the target would be left out for that."""
+
+    def asked(*_: object) -> int:
+        raise Retriable("the coordinator is still away")
+
+    monkeypatch.setattr(module, "told_beside", asked)
+    there = target_logs(error=Retriable("the coordinator is away"))
+    there.committed, there.knows_progress = {}, False
+    status = look(REFUSED, there=[there, there])
+    assert status["target"]["error"]["message"] == "the coordinator is away"
+    assert status["last_commit_s"] is not None
+
+
 def test_run_that_begins_between_both_looks_is_no_lost_end(look: Callable[..., dict[str, Any]]) -> None:
     """What has copied is read behind the state: that is read once more."""
     status = look(REFUSED, there=[target_logs(generation=2), target_logs()])
