@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onceover.backoff import Deadline
 from onceover.errors import UsageError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
@@ -14,7 +15,7 @@ from onceover.state.records.enrolment import Enrolment
 from onceover.state.records.progress import newest_of
 
 
-def newest_beside(target: Cluster, flow: str) -> int:
+def newest_beside(target: Cluster, flow: str, deadline: Deadline | None = None) -> int:
     """Return the newest generation that has written progress; 0 where nothing tells of one.
 
     Read before a layout, one that is older than that is of before: a leader has read its own generation when
@@ -24,23 +25,25 @@ def newest_beside(target: Cluster, flow: str) -> int:
         Retriable: the target is away.
         UsageError: the group may not be described.
     """
-    return newest_of(all_progress(target, flow).values())
+    return newest_of(all_progress(target, flow, deadline).values())
 
 
-def all_progress(target: Cluster, flow: str) -> Mapping[TopicPartition, CommittedOffset]:
+def all_progress(
+    target: Cluster, flow: str, deadline: Deadline | None = None
+) -> Mapping[TopicPartition, CommittedOffset]:
     """Return the progress of all partitions that the group knows, by *target* partition.
 
     Raises:
         As ``newest_beside``.
     """
     group = names.progress_group(flow)
-    return target.retry(lambda: target.each_committed(group, None, stable=False)).found
+    return target.retry(lambda: target.each_committed(group, None, stable=False), deadline).found
 
 
-def told_beside(target: Cluster, flow: str) -> int:
+def told_beside(target: Cluster, flow: str, deadline: Deadline | None = None) -> int:
     """Do as ``newest_beside`` for who has no right to look, perhaps: 0 where the group may not be seen."""
     try:
-        return newest_beside(target, flow)
+        return newest_beside(target, flow, deadline)
     except UsageError:
         return 0
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.errors import Fenced, Retriable
 from onceover.kafka import calls
@@ -28,6 +29,8 @@ from onceover.stops.codes import RequestCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
 
 _POLL_S = 0.1
+# How long the progress group is asked for, which a run that lives is stopped without.
+_BESIDE_S = 10.0
 
 
 def stop_request(run: str) -> dict[str, object]:
@@ -87,9 +90,7 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
         Fenced: that run is over, but a newer one has taken over from it and goes on.
         Retriable: it does not end in time.
     """
-    newest = told_beside(target, flow)
-    layout = read_layout(target, flow)
-    check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
+    layout = _newest(target, flow)
     if layout is None:
         raise never_started(flow, target.alias)
     if layout.ended_at_ms is not None:
@@ -119,6 +120,28 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
             resolve=f"{commands.command('stop', flow)} asks that one; nothing to do if it was meant",
         )
     return {"generation": layout.generation, "stopped": True, "was_running": True}
+
+
+def _newest(target: Cluster, flow: str) -> Layout | None:
+    """Return the newest layout; none of before what has copied.
+
+    One that has not ended is believed where nobody tells what has copied: that the group's coordinator is
+    away may be why the run is to stop.
+
+    Raises:
+        NotNow: it is of before.
+        Retriable: the target is away, or nobody tells whether somebody else copies.
+    """
+    newest, silent = 0, None
+    try:
+        newest = told_beside(target, flow, Deadline(_BESIDE_S))
+    except Retriable as error:
+        silent = error
+    layout = read_layout(target, flow)
+    if silent is not None and (layout is None or _is_over(layout)):
+        raise silent
+    check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
+    return layout
 
 
 def _ask_who_begins_again(target: Cluster, flow: str, ended: Layout) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from onceover.errors import Retriable
@@ -30,4 +32,29 @@ def test_of_a_state_that_has_lost_its_end_nobody_is_asked_and_none_is_called_end
     west.groups[names.progress_group(FLOW)] = {TopicPartition("orders", 0): beside}
     monkeypatch.setattr(requests, "read_layout", lambda *_: told)
     with pytest.raises(Retriable, match="is told as it was before generation"):
+        request_stop(west, FLOW, wait_s=0.1)
+
+
+def silent(*_: object) -> None:
+    raise Retriable("the group's coordinator is away")
+
+
+def test_a_run_is_asked_to_stop_where_nobody_tells_what_has_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That may be why it is to stop; and its own answer is what tells that it has."""
+    west = FakeCluster("west")
+    west.tries, west.heard = 1, silent
+    asked = SimpleNamespace(until_over=lambda _: LAYOUT.as_ended(1), close=lambda: None)
+    monkeypatch.setattr(requests, "read_layout", lambda *_: LAYOUT)
+    monkeypatch.setattr(requests, "_Asking", lambda *_: asked)
+    assert request_stop(west, FLOW, wait_s=0.1)["was_running"]
+
+
+@pytest.mark.parametrize("told", [LAYOUT.as_ended(1), None], ids=["ended", "none"])
+def test_where_nobody_tells_what_has_copied_none_is_called_ended(
+    told: Layout | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west = FakeCluster("west")
+    west.tries, west.heard = 1, silent
+    monkeypatch.setattr(requests, "read_layout", lambda *_: told)
+    with pytest.raises(Retriable, match="coordinator is away"):
         request_stop(west, FLOW, wait_s=0.1)
