@@ -53,10 +53,12 @@ def why_not_alone(
 def _is_before(theirs: Enrolment, mine: Enrolment, cuts: Mapping[int, int]) -> bool:
     """Tell whether a topic was promoted before it went the other way again, which is the newest promotion.
 
-    By two clocks, which may differ, and by what was copied behind that promotion.
+    By two clocks, which may differ, and by what was copied behind that promotion. One that was written again
+    by a part of its marks does not tell the ends of all.
     """
     ends = {} if theirs.promoted is None else theirs.promoted.ends
-    return _was_left_before(theirs, mine) and all(cuts.get(p, -1) >= end for p, end in ends.items())
+    reached = theirs.start.keys() <= ends.keys() and all(cuts.get(p, -1) >= end for p, end in ends.items())
+    return reached and _was_left_before(theirs, mine)
 
 
 def _was_left_before(theirs: Enrolment, mine: Enrolment) -> bool:

@@ -28,7 +28,7 @@ MINE = Enrolment(
     promoted=Promoted(1, "d", {0: 10}),
 )
 CUTS = {0: 10}
-BACK = Enrolment("t", "t", THERE, HERE, {}, 2_000)
+BACK = Enrolment("t", "t", THERE, HERE, {0: 0}, 2_000)
 LEFT = replace(BACK, active=False, left=LeftAt(1, 3_000))
 PROMOTED = replace(LEFT, promoted=Promoted(1, "e", {0: 14}))
 EARLIER = replace(PROMOTED, at_ms=200, left=LeftAt(1, 500), promoted=Promoted(1, "e", {0: 8}))
@@ -63,6 +63,8 @@ def test_who_is_about_to_take_it_in_is_waited_for() -> None:
         (replace(EARLIER, left=None), "has promoted it here"),
         # The clocks say before; what was copied behind that promotion does not.
         (replace(EARLIER, promoted=Promoted(1, "e", {0: 11})), "has promoted it here"),
+        # Of one partition nobody knows any more where it ended then.
+        (replace(EARLIER, start={0: 0, 1: 0}), "has promoted it here"),
     ],
 )
 def test_what_came_back_since_is_no_orphan(each: Enrolment, part: str) -> None:
