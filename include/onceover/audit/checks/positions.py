@@ -83,7 +83,10 @@ def check_position(position: CheckedPosition, look: RecordLooks) -> Check:
 
 
 def _copied(position: CheckedPosition, here: AuditedRecord, look: RecordLooks) -> AuditedRecord | None:
-    """Return the last record that was copied, by the map, when others follow it."""
+    """Return the last record that was copied, by the map, when others follow it; None where it tells none."""
+    if position.copied is None and position.map_end == position.offset:
+        # It speaks of what was diverted or skipped alone, up to there: what it told before has expired.
+        return None
     if position.copied is None or position.copied > here.offset:
         return here
     return look.last_before(Side.SOURCE, position.source, position.copied)

@@ -25,14 +25,24 @@ def test_position_behind_the_last_copied_record_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offset", "target_end"), [(5, 3), (2, 3), (4, 2)], ids=["too high", "too low", "target end too low"]
+    ("offset", "target_end", "copied"),
+    [(5, 3, None), (2, 3, 3), (4, 2, 3)],
+    ids=["too high", "too low", "target end too low"],
 )
-def test_position_elsewhere_is_wrong(offset: int, target_end: int) -> None:
+def test_position_elsewhere_is_wrong(offset: int, target_end: int, copied: int | None) -> None:
     """One record too far would lose it, one too few would repeat it."""
-    check = check_position(replace(_GOOD, offset=offset, target_end=target_end), _LOGS)
+    wrong = replace(_GOOD, offset=offset, target_end=target_end, copied=copied)
+    check = check_position(wrong, _LOGS)
 
     assert check.ok is False
     assert check.seen == str(offset)
+
+
+def test_position_behind_what_was_diverted_is_right_where_the_map_tells_of_nothing_else() -> None:
+    """What was copied before has expired in it: that record is not the last one of the target, rightly."""
+    logs = Logs([(0, "a"), (1, "diverted")], [(0, "a")])
+    check = check_position(CheckedPosition(at(0), at(0), 0, 2, 1, map_end=2), logs)
+    assert (check.ok, check.detail) == (True, "the offset map reaches it")
 
 
 def test_no_position_cannot_be_checked() -> None:
@@ -68,7 +78,7 @@ def test_position_past_markers_that_no_receipt_speaks_of_is_right() -> None:
 def test_handler_is_not_held_against_the_position() -> None:
     """A handler changes records, so the last ones differ on purpose; the map tells instead."""
     logs = Logs([(0, "a")], [(0, "A")])
-    position = CheckedPosition(at(0), at(0), 0, 1, 1, 1)
+    position = CheckedPosition(at(0), at(0), 0, 1, 1, 1, copied=1)
 
     assert check_position(position, logs).ok is False
     assert check_position(replace(position, mode=Mode.HANDLER), logs).ok is True

@@ -642,6 +642,13 @@ def test_what_was_proven_counts_wherever_a_handler_has_put_it(monkeypatch: pytes
     assert (answer.verdict, answer.result.partitions[0].source_from) == (Verdict.PASS, 4)
 
 
+def test_a_position_behind_a_dead_letter_is_right_where_the_map_tells_of_that_alone() -> None:
+    """What it told of the copied records before has expired."""
+    letter = Event("bad record")
+    answer = told("prefix", Event("produce"), Event("copy"), letter, Event("map expires"), Event("copy"))
+    assert answer.verdict is Verdict.UNVERIFIABLE and reasons(answer) == {"DEAD_LETTER"}
+
+
 # ---- put elsewhere by an operator after an audit: what is proven then, and what of it is looked at again
 
 TWICE = (Event("produce", 0, 4), Event("copy", 0), Event("produce", 0, 4), Event("copy", 0), Event("audit"))
