@@ -45,14 +45,12 @@ def main() -> int:
 
 
 def _made(make: Callable[[], Path]) -> Path:
-    for tries_left in reversed(range(_TRIES)):
+    for tries_left in range(_TRIES - 1, 0, -1):
         try:
             return make()
         except Retriable as error:
-            if not tries_left:
-                raise
             log.info("once more, %d tries left: %s", tries_left, error)
-    raise AssertionError
+    return make()
 
 
 if __name__ == "__main__":

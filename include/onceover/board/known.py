@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from onceover.ages import age_text
 from onceover.operate.states import CopyState, PartitionState
+from onceover.operate.statusneeds import RUN_NEEDS
 from onceover.operate.stuck import stuck_need, transaction_words
-from onceover.state.codes import StateCode
 from onceover.state.records.runstate import RunState, describe_run
 from onceover.state.records.verdicts import describe_audit
 from onceover.state.records.verified import describe_verified
@@ -23,9 +23,6 @@ _LETTERS: Final = 1_500
 _NAME: Final = 250
 # A run that is over, or not yet there, in a word that is no state of its partitions.
 _RUNS: Final = {RunState.GONE: "driver gone"}
-_RUN_NEEDS: Final = frozenset(
-    {StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED, StateCode.STATE_SHORTENED}
-)
 
 
 def unknown_why(entry: Mapping[str, Any]) -> str | None:
@@ -145,7 +142,7 @@ def _nobody(entry: Mapping[str, Any], partition: Mapping[str, Any]) -> Mapping[s
         return {"message": "taken in at the next look for topics"}
     if (unknown := unknown_why(entry)) is not None:
         return {"message": unknown}
-    need = next((need for need in entry["needs"] if need["code"] in _RUN_NEEDS), {"code": ""})
+    need = next((need for need in entry["needs"] if need["code"] in RUN_NEEDS), {"code": ""})
     return {"code": need["code"], "message": f"nobody copies: {describe_run(entry['run'])}"}
 
 

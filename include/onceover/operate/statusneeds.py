@@ -7,7 +7,7 @@ that it stands for; the worst is the first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from onceover.acls.codes import AclCode
 from onceover.ages import age_text
@@ -18,9 +18,15 @@ from onceover.operate.states import PartitionState
 from onceover.operate.statusfacts import StatusFacts, StatusSide, exit_of_error, since_s
 from onceover.operate.statusread import FlowFacts
 from onceover.operate.stuck import stuck_need
+from onceover.state.codes import StateCode
 from onceover.state.records.layout import shortened_need
 from onceover.state.records.runstate import FlowRun, run_need
 from onceover.state.records.verdicts import audit_need
+
+# What a run, or that there is none, has somebody do: the reason of partitions that nobody copies.
+RUN_NEEDS: Final = frozenset(
+    {StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED, StateCode.STATE_SHORTENED}
+)
 
 
 def needs_of(

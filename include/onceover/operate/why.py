@@ -17,6 +17,7 @@ from onceover.ages import age_text
 from onceover.exitstatus import OK, PERSON, TEMPORARY, USAGE, worst
 from onceover.operate.codes import StatusCode
 from onceover.operate.states import CopyState, PartitionState
+from onceover.operate.statusneeds import RUN_NEEDS
 from onceover.operate.stuck import stuck_need, transaction_words
 from onceover.planning.plan import Refusal
 from onceover.shown import lined
@@ -413,14 +414,11 @@ class _Name:
 
     def _start(self) -> tuple[str | None, str | None]:
         """Return what starts the flow, and the code of why it does not run."""
-        need = next((n for n in self._status["needs"] if n["code"] in _RUN_NEEDS), None)
+        need = next((n for n in self._status["needs"] if n["code"] in RUN_NEEDS), None)
         start = f"`onceover replicate {self._status['flow']}`"
         return (None, start) if need is None else (need["code"], need["resolve"])
 
 
-_RUN_NEEDS: Final = frozenset(
-    {StateCode.DRIVER_GONE, StateCode.RUN_FAILED, StateCode.FENCED, StateCode.STATE_SHORTENED}
-)
 _STATES: Final[Mapping[str, Answer]] = {
     PartitionState.STOPPED: Answer.STOPPED,
     PartitionState.CAUGHT_UP: Answer.COPIED,

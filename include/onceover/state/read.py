@@ -93,13 +93,18 @@ def read_values(target: Cluster, flow: str, *, wait: bool) -> list[Mapping[str, 
     ]
 
 
-def read_layout(target: Cluster, flow: str) -> Layout | None:
+def read_layout(target: Cluster, flow: str, since: int = 0) -> Layout | None:
     """Return the flow's layout, None when the flow was never started.
 
+    Args:
+        since: as of ``read_flow_state``.
+
     Raises:
-        Retriable: the target is not reachable.
+        Retriable: the target is not reachable, or it is of before ``since``.
     """
-    return layout_in(target.retry(lambda: read_leader(target, flow)))
+    layout = layout_in(target.retry(lambda: read_leader(target, flow)))
+    check_told(0 if layout is None else layout.generation, since, flow, target.alias)
+    return layout
 
 
 def read_leader(target: Cluster, flow: str) -> Mapping[str, Any]:

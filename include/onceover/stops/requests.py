@@ -24,7 +24,7 @@ from onceover.state import names
 from onceover.state.committed import told_beside
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
-from onceover.state.records.layout import Layout, check_told, layout_in, never_started
+from onceover.state.records.layout import Layout, layout_in, never_started
 from onceover.stops.codes import RequestCode
 from onceover.stops.record import Stop, readable_stop, stopped_in
 
@@ -137,10 +137,9 @@ def _newest(target: Cluster, flow: str) -> Layout | None:
         newest = told_beside(target, flow, Deadline(_BESIDE_S))
     except Retriable as error:
         silent = error
-    layout = read_layout(target, flow)
+    layout = read_layout(target, flow, newest)
     if silent is not None and (layout is None or _is_over(layout)):
         raise silent
-    check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
     return layout
 
 

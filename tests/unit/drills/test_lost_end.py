@@ -13,29 +13,11 @@ from onceover.drills import chain as chains
 from onceover.drills import journal as module
 from onceover.drills.journal import DrillJournal
 from onceover.errors import NeedsOperator, Retriable
-from onceover.state import names
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog
+from tests.unit.drills.journals import journal
 
-FLOW: Final = "orders-dr"
 FENCE: Final = {"kind": "acls", "marks": [["orders", "User:shop"]]}
-
-
-@pytest.fixture
-def west() -> FakeCluster:
-    made = FakeCluster()
-    made.make_topic(names.drills_topic(FLOW), 1)
-    made.tries = 3
-    return made
-
-
-@pytest.fixture
-def log(west: FakeCluster) -> FakeLog:
-    return west.all_topics[names.drills_topic(FLOW)].logs[0]
-
-
-def journal(west: FakeCluster, folder: Path) -> DrillJournal:
-    return DrillJournal(west, FLOW, 1, folder, lambda _: False)
 
 
 def begun(drill: DrillJournal, log: FakeLog) -> int:

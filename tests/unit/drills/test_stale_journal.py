@@ -7,31 +7,12 @@ from typing import Final
 
 import pytest
 
-from onceover.drills.journal import DrillJournal
 from onceover.errors import Fenced
-from onceover.state import names
 from tests.support.fakes.fakecluster import FakeCluster
 from tests.support.fakes.fakelogs import FakeLog
+from tests.unit.drills.journals import journal
 
-FLOW: Final = "orders-dr"
 SOON: Final = 10
-
-
-@pytest.fixture
-def west() -> FakeCluster:
-    made = FakeCluster()
-    made.make_topic(names.drills_topic(FLOW), 1)
-    made.tries = 3
-    return made
-
-
-@pytest.fixture
-def log(west: FakeCluster) -> FakeLog:
-    return west.all_topics[names.drills_topic(FLOW)].logs[0]
-
-
-def journal(west: FakeCluster, folder: Path) -> DrillJournal:
-    return DrillJournal(west, FLOW, 1, folder, lambda _: False)
 
 
 def test_an_entry_follows_the_last_one_that_is_there(west: FakeCluster, log: FakeLog, tmp_path: Path) -> None:

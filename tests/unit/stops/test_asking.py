@@ -9,7 +9,7 @@ import pytest
 from onceover.errors import Retriable
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset
 from onceover.model import TopicPartition
-from onceover.state import names
+from onceover.state import names, read
 from onceover.state.records.layout import Layout
 from onceover.stops import requests
 from onceover.stops.requests import request_stop
@@ -30,7 +30,8 @@ def test_of_a_state_that_has_lost_its_end_nobody_is_asked_and_none_is_called_end
     meta = ProgressMeta("s", "t", 0, 0, generation=LAYOUT.generation + 1, instance=(1, 1), position=7)
     beside = CommittedOffset(0, 7, NO_EPOCH, meta.encode())
     west.groups[names.progress_group(FLOW)] = {TopicPartition("orders", 0): beside}
-    monkeypatch.setattr(requests, "read_layout", lambda *_: told)
+    values = {} if told is None else {names.LAYOUT: told.to_json()}
+    monkeypatch.setattr(read, "read_leader", lambda *_: values)
     with pytest.raises(Retriable, match="is told as it was before generation"):
         request_stop(west, FLOW, wait_s=0.1)
 

@@ -14,7 +14,7 @@ from onceover.planning import commands
 from onceover.positions.index import read_map
 from onceover.state.committed import told_beside
 from onceover.state.read import read_layout, read_run
-from onceover.state.records.layout import check_told, never_started
+from onceover.state.records.layout import never_started
 from onceover.wiring.flows import open_clusters
 
 _FOLDER: Final = "rebuilt"
@@ -56,10 +56,7 @@ def rebuild(args: argparse.Namespace) -> CommandResult:
 
 
 def _check_idle(target: Cluster, flow: str) -> None:
-    newest = told_beside(target, flow)
-    layout = read_layout(target, flow)
-    check_told(0 if layout is None else layout.generation, newest, flow, target.alias)
-    if layout is None:
+    if read_layout(target, flow, told_beside(target, flow)) is None:
         raise never_started(flow, target.alias)
     run = read_run(target, flow)
     if run.lives:

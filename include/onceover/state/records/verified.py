@@ -14,14 +14,13 @@ from typing import Any, Final
 from uuid import UUID
 
 from onceover.ages import age_text
+from onceover.kafka.calls import NO_EPOCH
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import PlacedProgress
 from onceover.state.records.value import MALFORMED, mapping, text, whole_number
 
 VERSION: Final = 1
-# As Kafka says that nobody knows one.
-_NO_EPOCH: Final = -1
 _NUMBERS: Final = ("offset", "target_offset", "timestamp_ms", "at_ms")
 _EPOCHS: Final = ("source_epoch", "target_epoch")
 _IDS: Final = ("source_id", "target_id")
@@ -50,8 +49,8 @@ class Watermark:
     timestamp_ms: int
     at_ms: int
     approval: str = ""
-    source_epoch: int = _NO_EPOCH
-    target_epoch: int = _NO_EPOCH
+    source_epoch: int = NO_EPOCH
+    target_epoch: int = NO_EPOCH
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``verified/<target topic>/<partition>``."""
